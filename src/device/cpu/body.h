@@ -1,0 +1,45 @@
+/* Op bodies on host memory: the plain reference ones, and the fast ones per instruction set. Used by the cpu device,
+ * and by emu, which runs them on its own memory. Pure functions of the operands; no allocation.
+ *
+ * A body is run by n_workers workers, each called with its own index; together they write every output exactly once.
+ * Bits do not depend on n_workers: each output element is made by one worker in one fixed order. */
+#ifndef RP_DEVICE_CPU_BODY_H
+#define RP_DEVICE_CPU_BODY_H
+
+#include "reprise/device.h"
+
+/* Where an op's operands are on the host: in[i], out[i], live point at the first element. */
+typedef struct rp__body_args {
+    const rp_op *op;
+    const void *in[RP_OP_MAX_IN];
+    void *out[RP_OP_MAX_OUT];
+    int64_t n_live;   /* live items of dim[0] of the output; the whole dimension when op->live is absent */
+    void *scratch;    /* this worker's own, rp__body_scratch bytes, 64-byte aligned */
+    int worker, n_workers;
+} rp__body_args;
+
+typedef void (*rp__body_fn)(const rp__body_args *a);
+
+/* A set of bodies: NULL rows fall back to the reference set. */
+typedef struct rp__body_set {
+    const char *name; /* "reference", "generic", "avx2", "avx512" */
+    bool (*is_available)(void);
+    rp__body_fn fn[RP_N_OPS];
+} rp__body_set;
+
+extern const rp__body_set rp__body_reference; /* double accumulation, every op, every dtype, no layout but row-major */
+
+/* Best set this machine runs; REPRISE_ISA names a lower one (RP_EINVAL lists them when unknown or not available). */
+rp_status rp__body_choose(const char *isa, const rp__body_set **out, rp_error *err);
+
+size_t rp__body_scratch(const rp_op *op); /* scratch bytes per worker that any set needs for this op */
+
+/* Weights in the fast sets' own layout ("panels"): device bytes for a weight, and converting rows into it.
+ * `desc` gives dtype and dims. A row range starts and ends on a panel border or the weight's end (rp__panel_rows). */
+size_t rp__panel_bytes(const rp_tensor *desc);
+int64_t rp__panel_rows(void);
+void rp__panel_write(const rp_tensor *desc, void *dst, int64_t row, int64_t n_rows, const void *src);
+/* Decodes one row of a panelled weight to F32: the same values as the file's. */
+void rp__panel_row(const rp_tensor *desc, const void *weight, int64_t row, float *dst);
+
+#endif

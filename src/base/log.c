@@ -9,7 +9,7 @@ static rp_log_fn log_fn;
 static void *log_user;
 static rp_log_level log_least = RP_LOG_INFO;
 
-void rp__log_set(rp_log_fn fn, void *user, rp_log_level least) {
+void rp_log_set(rp_log_fn fn, void *user, rp_log_level least) {
     pthread_mutex_lock(&log_lock);
     log_fn = fn;
     log_user = user;

@@ -1,4 +1,68 @@
-# Front door: `make help` lists the targets.
-BUILD ?= build
-all:
-	cmake -S . -B $(BUILD) -G Ninja >/dev/null && ninja -C $(BUILD)
+# Front door: `make help` lists the targets. The build itself is CMakeLists.txt.
+BUILD        ?= build
+JOBS         ?= $(shell nproc 2>/dev/null || echo 2)
+RP_WERROR    ?= OFF
+PREFIX       ?= /usr/local
+FILTER       ?=
+FUZZ_SECONDS ?= 60
+MODEL        ?= smollm2
+PROMPT       ?= The capital of France is
+ARGS         ?=
+
+CONFIGURE  = cmake --log-level=WARNING -G Ninja -DRP_WERROR=$(RP_WERROR) -DCMAKE_INSTALL_PREFIX=$(PREFIX) -S .
+COMPILE    = cmake --build $(1) -j $(JOBS)
+
+.PHONY: all setup build run test bench asan ubsan tsan fuzz lint format install clean help
+all: build
+
+setup:
+	@tools/setup.sh build
+
+build: setup ## build the library, the command line and the tests (the default)
+	@$(CONFIGURE) -B $(BUILD) >/dev/null
+	@$(call COMPILE,$(BUILD))
+
+run: build ## build, fetch a small real model and answer a prompt: PROMPT="..." MODEL=smollm2 ARGS="..."
+	@python3 tools/fetch_model.py $(MODEL)
+	$(BUILD)/reprise run -m $(MODEL) -p "$(PROMPT)" $(ARGS)
+
+test: build ## build and run every test: FILTER=part of a name for the C tests
+	@python3 tools/run_tests.py --build $(BUILD) --filter "$(FILTER)"
+
+bench: build ## build, fetch a small real model and measure it: MODEL=smollm2 ARGS="..."
+	@python3 tools/fetch_model.py $(MODEL)
+	$(BUILD)/reprise bench -m $(MODEL) $(ARGS)
+
+asan:  SANITIZER = address
+ubsan: SANITIZER = undefined
+tsan:  SANITIZER = thread
+asan ubsan tsan: setup
+	@$(CONFIGURE) -B $(BUILD)-$@ -DRP_SANITIZE=$(SANITIZER) >/dev/null
+	@$(call COMPILE,$(BUILD)-$@)
+	$(BUILD)-$@/reprise-tests $(FILTER)
+asan:  ## the C tests under the address sanitizer
+ubsan: ## the C tests under the undefined behaviour sanitizer
+tsan:  ## the C tests under the thread sanitizer
+
+fuzz: ## run each fuzzer for FUZZ_SECONDS (60) on its corpus; needs clang
+	@tools/setup.sh build fuzz
+	@CC=clang $(CONFIGURE) -B $(BUILD)-fuzz -DRP_FUZZ=ON -DRP_TESTS=OFF -DRP_SANITIZE=fuzzer-no-link,address >/dev/null
+	@$(call COMPILE,$(BUILD)-fuzz) --target fuzzers
+	@tools/fuzz.sh $(BUILD)-fuzz $(FUZZ_SECONDS) $(FILTER)
+
+lint: build ## check the layers, the exported symbols, forbidden calls, lengths; report the formatting
+	@python3 tools/lint.py --build $(BUILD)
+
+format: ## format every C file in place
+	@tools/setup.sh format
+	@git ls-files -z '*.c' '*.h' | xargs -0 clang-format -i
+
+install: build ## install below PREFIX (/usr/local); DESTDIR is honoured
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean: ## remove every build folder
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-ubsan $(BUILD)-tsan $(BUILD)-fuzz
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo "BUILD=folder (build), RP_WERROR=ON|OFF, JOBS=n"

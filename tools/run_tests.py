@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Runs the C tests, the replay of the fuzz corpora and the Python tests; prints one closing line of totals.
+
+    tools/run_tests.py [--build build] [--filter PART]
+
+Each runner's own output and closing line come first; the last line is "N passed, N failed, N skipped" over all of
+them, and the exit status is 0 only when nothing failed. A runner that dies or does not close counts as one failure.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CLOSING = re.compile(rb"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.M)
+
+
+class Totals:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+
+    def add(self, passed, failed, skipped):
+        self.passed += passed
+        self.failed += failed
+        self.skipped += skipped
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def run_c(build, name_part, totals):
+    """The runner's cases; only the lines that tell more than "it ran and passed" are shown."""
+    say("== C tests")
+    runner = build / "reprise-tests"
+    done = subprocess.run(
+        [runner, name_part] if name_part else [runner],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=ROOT,
+    )
+    for line in done.stdout.decode("utf-8", "replace").splitlines():
+        if not re.match(r"\[ RUN      \]|\[       OK \]|\[  SKIPPED \]", line):
+            say(line)
+    closing = CLOSING.findall(done.stdout)
+    if not closing:
+        say(f"the C runner ended with status {done.returncode} and no closing line")
+        totals.add(0, 1, 0)
+        return
+    passed, failed, skipped = map(int, closing[-1])
+    if done.returncode != 0 and failed == 0:
+        say(f"the C runner ended with status {done.returncode}")
+        failed = 1
+    totals.add(passed, failed, skipped)
+
+
+def run_corpora(build, totals):
+    """Each parser reads its whole corpus once; a crash, a sanitizer finding or a hang is a failure."""
+    replays = sorted((build / "fuzz").glob("*_replay"))
+    if not replays:
+        return
+    say("== fuzz corpora")
+    passed = 0
+    for replay in replays:
+        corpus = ROOT / "fuzz" / "corpus" / replay.name.removesuffix("_replay")
+        if not corpus.is_dir():
+            continue
+        files = sorted(str(p) for p in corpus.rglob("*") if p.is_file())
+        try:
+            done = subprocess.run(
+                [replay, *files],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=300,
+            )
+            why = f"status {done.returncode}"
+        except subprocess.TimeoutExpired as late:
+            done, why = late, "no end after 300 s"
+        if getattr(done, "returncode", 1) == 0:
+            passed += 1
+            continue
+        say(f"{replay.name}: {why}\n{(done.stdout or b'').decode('utf-8', 'replace')[-2000:]}")
+        totals.add(0, 1, 0)
+    say(f"{passed} corpora replayed")
+    totals.add(passed, 0, 0)
+
+
+def run_python(build, totals):
+    say("== Python tests")
+    made = subprocess.run(
+        [ROOT / "tools" / "venv.sh"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    if made.returncode != 0:
+        say("the Python environment could not be made")
+        totals.add(0, 1, 0)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.xml"
+        env = dict(os.environ, REPRISE_BUILD=str(build), PYTHONDONTWRITEBYTECODE="1")
+        done = subprocess.run(
+            [made.stdout.strip(), "-m", "pytest", "tests", f"--junitxml={report}"],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env=env,
+        )
+        if not report.exists():
+            say(f"pytest ended with status {done.returncode} and no report")
+            totals.add(0, 1, 0)
+            return
+        suites = list(ET.parse(report).getroot().iter("testsuite"))
+    count = {
+        k: sum(int(s.get(k, 0)) for s in suites) for k in ("tests", "failures", "errors", "skipped")
+    }
+    failed = count["failures"] + count["errors"]
+    if done.returncode not in (0, 5) and failed == 0:  # 5: no test was collected
+        say(f"pytest ended with status {done.returncode}")
+        failed = 1
+    totals.add(
+        max(0, count["tests"] - count["failures"] - count["errors"] - count["skipped"]),
+        failed,
+        count["skipped"],
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--build", default="build")
+    parser.add_argument(
+        "--filter", default="", help="part of a C test's name; the other runners are left out"
+    )
+    args = parser.parse_args()
+    build = Path(args.build).resolve()
+    totals = Totals()
+    run_c(build, args.filter, totals)
+    if not args.filter:
+        run_corpora(build, totals)
+        run_python(build, totals)
+    print(f"{totals.passed} passed, {totals.failed} failed, {totals.skipped} skipped", flush=True)
+    return 1 if totals.failed or not totals.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -32,7 +32,14 @@ extern const rp__body_set rp__body_reference; /* double accumulation, every op, 
 /* Best set this machine runs; REPRISE_ISA names a lower one (RP_EINVAL lists them when unknown or not available). */
 rp_status rp__body_choose(const char *isa, const rp__body_set **out, rp_error *err);
 
-size_t rp__body_scratch(const rp_op *op); /* scratch bytes per worker that any set needs for this op */
+/* Scratch bytes per worker that any set needs for this op: the larger of the reference set's need and the fast sets'
+ * own (rp__panel_scratch, optional: 0 while no fast set is built in). */
+size_t rp__body_scratch(const rp_op *op);
+size_t rp__panel_scratch(const rp_op *op) __attribute__((weak));
+
+/* Decodes row `row` (over all dimensions but the last, flattened) of a row-major weight to F32: the one place where
+ * the reference set reads weights. */
+void rp__ref_weight_row(const rp_tensor *w, const void *data, int64_t row, float *dst);
 
 /* Weights in the fast sets' own layout ("panels"): device bytes for a weight, and converting rows into it.
  * `desc` gives dtype and dims. A row range starts and ends on a panel border or the weight's end (rp__panel_rows). */

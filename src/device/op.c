@@ -1,11 +1,12 @@
-/* The op table: every op's operands, in-place rule, scalar check and cost, one row each; and what is read off it:
- * names, keys, text. The generic check of operands against a row is in op_check.c.
+/* The op table: every op's operands, in-place rule, scalar check and cost, one row each; and what
+ * is read off it: names, keys, text. The generic check of operands against a row is in op_check.c.
  *
- * Costs are for placing and explaining: what depends on run-time values (context length, chosen experts) is counted
- * at its largest. */
+ * Costs are for placing and explaining: what depends on run-time values (context length, chosen
+ * experts) is counted at its largest. */
 #include "device/op_impl.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -110,7 +111,8 @@ static double operand_bytes(const rp_op *op) {
 static rp__op_cost cost_gather(const rp_op *op) {
     double y = tensor_bytes(&op->out[0]), x = tensor_bytes(&op->in[0]);
     double read = op->in[0].dim[0] ? x / (double)op->in[0].dim[0] * (double)op->out[0].dim[0] : 0;
-    return (rp__op_cost){.flops = op->kind == RP_OP_EMBED ? (double)rp__tensor_elems(&op->out[0]) : 0,
+    return (rp__op_cost){.flops =
+                             op->kind == RP_OP_EMBED ? (double)rp__tensor_elems(&op->out[0]) : 0,
                          .bytes = read + tensor_bytes(&op->in[1]) + y};
 }
 
@@ -150,11 +152,16 @@ static rp__op_cost cost_attention(const rp_op *op) {
 
 /* ---- the table ---- */
 
-#define F32(name, shape)    {name, shape, OP_F32, false}
-#define F32_OPT(name, shape) {name, shape, OP_F32, true}
-#define I32(name, shape)    {name, shape, OP_I32, false}
-#define WEIGHT(name, shape) {name, shape, OP_WEIGHT, false}
-#define FLOAT(name, shape)  {name, shape, OP_FLOAT, false}
+#define F32(name, shape)                                                                           \
+    { name, shape, OP_F32, false }
+#define F32_OPT(name, shape)                                                                       \
+    { name, shape, OP_F32, true }
+#define I32(name, shape)                                                                           \
+    { name, shape, OP_I32, false }
+#define WEIGHT(name, shape)                                                                        \
+    { name, shape, OP_WEIGHT, false }
+#define FLOAT(name, shape)                                                                         \
+    { name, shape, OP_FLOAT, false }
 
 const op_row rp__op_rows[RP_N_OPS] = {
     [RP_OP_EMBED] = {.in = {WEIGHT("table", "VE"), I32("ids", "T")},
@@ -244,7 +251,10 @@ const op_row rp__op_rows[RP_N_OPS] = {
     [RP_OP_SAMPLE] = {.in = {F32("x", "RV"), F32("u", "R"), F32("temperature", "R")},
                       .out = {I32("ids", "R")},
                       .flops = 10},
-    [RP_OP_ADVANCE] = {.in = {I32("x", "T")}, .out = {I32("y", "T")}, .alias = {1 << 0}, .flops = 1},
+    [RP_OP_ADVANCE] = {.in = {I32("x", "T")},
+                       .out = {I32("y", "T")},
+                       .alias = {1 << 0},
+                       .flops = 1},
 };
 
 #undef F32
@@ -267,13 +277,16 @@ const char *rp__op_name(rp_op_kind kind) {
 rp__op_cost rp__op_cost_of(const rp_op *op) {
     const op_row *row = &rp__op_rows[op->kind];
     if (row->cost) return row->cost(op);
-    /* Choosing ops look at every element of their input; the others make each element of their output. */
+    /* Choosing ops look at every element of their input; the others make each element of their
+     * output. */
     int64_t n_in = rp__tensor_elems(&op->in[0]), n_out = rp__tensor_elems(&op->out[0]);
     double n = (double)(n_in > n_out ? n_in : n_out);
     return (rp__op_cost){.flops = row->flops * n, .bytes = operand_bytes(op)};
 }
 
-uint32_t rp__op_partial_outputs(const rp_op *op) { return rp__op_rows[op->kind].partial; }
+uint32_t rp__op_partial_outputs(const rp_op *op) {
+    return rp__op_rows[op->kind].partial;
+}
 
 bool rp__op_may_alias(const rp_op *op, int out, int in) {
     const rp_tensor *y = &op->out[out], *x = &op->in[in];
@@ -294,29 +307,40 @@ static uint64_t float_bits(float f) {
 /* Field by field: bytes of the union that this kind does not use never reach the key. */
 static void scalar_words(const rp_op *op, uint64_t w[KEY_SCALARS]) {
     switch (op->kind) {
-    case RP_OP_EMBED: w[0] = float_bits(op->p.embed.scale); break;
+    case RP_OP_EMBED:
+        w[0] = float_bits(op->p.embed.scale);
+        break;
     case RP_OP_RMS_NORM:
     case RP_OP_LAYER_NORM:
         w[0] = float_bits(op->p.norm.eps);
         w[1] = op->p.norm.add_one;
         break;
-    case RP_OP_ROPE: w[0] = op->p.rope.style; break;
+    case RP_OP_ROPE:
+        w[0] = op->p.rope.style;
+        break;
     case RP_OP_ATTENTION:
         w[0] = float_bits(op->p.attention.scale);
         w[1] = float_bits(op->p.attention.softcap);
         w[2] = (uint32_t)op->p.attention.window;
         break;
     case RP_OP_GATED:
-    case RP_OP_ACT: w[0] = op->p.act.kind; break;
+    case RP_OP_ACT:
+        w[0] = op->p.act.kind;
+        break;
     case RP_OP_SCALE:
-    case RP_OP_SOFTCAP: w[0] = float_bits(op->p.scalar.value); break;
+    case RP_OP_SOFTCAP:
+        w[0] = float_bits(op->p.scalar.value);
+        break;
     case RP_OP_ROUTER_TOPK:
         w[0] = float_bits(op->p.router.scale);
         w[1] = op->p.router.sigmoid;
         w[2] = op->p.router.normalise;
         break;
-    case RP_OP_ADVANCE: w[0] = (uint32_t)op->p.advance.step; break;
-    default: break;
+    case RP_OP_ADVANCE:
+        w[0] = (uint32_t)op->p.advance.step;
+        break;
+    default:
+        break;
     }
 }
 
@@ -343,22 +367,29 @@ uint64_t rp__op_key(const rp_op *op) {
 
 /* ---- text ---- */
 
-char *rp__op_text(const rp_op *op, char *out, size_t cap) {
+void rp__op_text_add(char *out, size_t cap, size_t *n, const char *fmt, ...) {
+    if (*n >= cap) return;
+    va_list ap;
+    va_start(ap, fmt);
+    int added = vsnprintf(out + *n, cap - *n, fmt, ap);
+    va_end(ap);
+    if (added > 0) *n += (size_t)added;
+}
+
+static void operands_text(const rp_tensor *t, int n_operands, const char *comma, char *out,
+                          size_t cap, size_t *n) {
     char shape[128];
+    for (int i = 0; i < n_operands; i++)
+        rp__op_text_add(out, cap, n, "%s%s", i ? comma : " ",
+                        t[i].n_dims ? rp__tensor_text(&t[i], shape, sizeof shape) : "none");
+}
+
+char *rp__op_text(const rp_op *op, char *out, size_t cap) {
     size_t n = 0;
-    if (!cap) return out;
-#define ADD(...)                                                                                   \
-    do {                                                                                           \
-        if (n < cap) n += (size_t)snprintf(out + n, cap - n, __VA_ARGS__);                         \
-    } while (0)
-    ADD("%s%s%s", rp__op_name(op->kind), op->label ? " " : "", op->label ? op->label : "");
-    for (int i = 0; i < op->n_in; i++)
-        ADD("%s%s", i ? " x " : " ",
-            op->in[i].n_dims ? rp__tensor_text(&op->in[i], shape, sizeof shape) : "none");
-    ADD(" ->");
-    for (int i = 0; i < op->n_out; i++)
-        ADD("%s%s", i ? ", " : " ",
-            op->out[i].n_dims ? rp__tensor_text(&op->out[i], shape, sizeof shape) : "none");
-#undef ADD
+    rp__op_text_add(out, cap, &n, "%s%s%s", rp__op_name(op->kind), op->label ? " " : "",
+                    op->label ? op->label : "");
+    operands_text(op->in, op->n_in, " x ", out, cap, &n);
+    rp__op_text_add(out, cap, &n, " ->");
+    operands_text(op->out, op->n_out, ", ", out, cap, &n);
     return out;
 }

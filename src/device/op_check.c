@@ -1,5 +1,6 @@
-/* Checks an op against its row of the table (op.c): operand counts, dtypes, shapes by letters, strides, live rows,
- * and, once buffers are known, that no output lies over an operand it may not share. */
+/* Checks an op against its row of the table (op.c): operand counts, dtypes, shapes by letters,
+ * strides, live rows, and, once buffers are known, that no output lies over an operand it may not
+ * share. */
 #include "device/op_impl.h"
 
 #include <stdarg.h>
@@ -32,7 +33,8 @@ static const char *shape_end(const char *shape) {
     return bar ? bar : shape + strlen(shape);
 }
 
-/* Tries one alternative and binds its new letters; a mismatch may leave some bound, so the caller passes a copy. */
+/* Tries one alternative and binds its new letters; a mismatch may leave some bound, so the caller
+ * passes a copy. */
 static bool match_shape(const char *shape, const rp_tensor *t, letters *l) {
     int n = (int)(shape_end(shape) - shape), d = 0;
     if (*shape == '*') {
@@ -57,39 +59,40 @@ static bool match_shape(const char *shape, const rp_tensor *t, letters *l) {
 /* "[T = 3, K]" or "[T = 3, K] or [K]": letters already known are shown with their size. */
 static const char *wanted_text(const char *shape, const letters *l, char *out, size_t cap) {
     size_t n = 0;
-    out[0] = 0;
-#define ADD(...)                                                                                   \
-    do {                                                                                           \
-        if (n < cap) n += (size_t)snprintf(out + n, cap - n, __VA_ARGS__);                         \
-    } while (0)
-    ADD("[");
+    bool is_first = true;
+    rp__op_text_add(out, cap, &n, "[");
     for (const char *s = shape; *s; s++) {
-        const char *comma = s == shape || s[-1] == '|' ? "" : ", ";
+        const char *comma = is_first ? "" : ", ";
+        is_first = false;
         if (*s == '|') {
-            ADD("] or [");
+            rp__op_text_add(out, cap, &n, "] or [");
+            is_first = true;
         } else if (*s == '*' && l->lead) {
             for (int i = 0; i + 1 < l->lead->n_dims; i++)
-                ADD("%s%lld", i ? ", " : "", (long long)l->lead->dim[i]);
-            if (l->lead->n_dims == 1) s++, ADD("%c = %lld", *s, (long long)l->size[*s - 'A']);
+                rp__op_text_add(out, cap, &n, "%s%lld", i ? ", " : "", (long long)l->lead->dim[i]);
+            is_first = l->lead->n_dims == 1;
         } else if (*s == '*') {
-            ADD("..");
+            rp__op_text_add(out, cap, &n, "..");
         } else if (l->size[*s - 'A'] < 0) {
-            ADD("%s%c", comma, *s);
+            rp__op_text_add(out, cap, &n, "%s%c", comma, *s);
         } else {
-            ADD("%s%c = %lld", comma, *s, (long long)l->size[*s - 'A']);
+            rp__op_text_add(out, cap, &n, "%s%c = %lld", comma, *s, (long long)l->size[*s - 'A']);
         }
     }
-    ADD("]");
-#undef ADD
+    rp__op_text_add(out, cap, &n, "]");
     return out;
 }
 
 static bool class_takes(op_class cls, rp_dtype t) {
     switch (cls) {
-    case OP_F32: return t == RP_F32;
-    case OP_I32: return t == RP_I32;
-    case OP_WEIGHT: return (unsigned)t < RP_N_DTYPES;
-    case OP_FLOAT: return t == RP_F32 || t == RP_F16 || t == RP_BF16;
+    case OP_F32:
+        return t == RP_F32;
+    case OP_I32:
+        return t == RP_I32;
+    case OP_WEIGHT:
+        return (unsigned)t < RP_N_DTYPES;
+    case OP_FLOAT:
+        return t == RP_F32 || t == RP_F16 || t == RP_BF16;
     }
     return false;
 }
@@ -99,12 +102,14 @@ static const char *class_text(op_class cls) {
     return text[cls];
 }
 
-/* Sizes that make sense by themselves: no negative or (inside an item) empty dimension, whole blocks, no wrap. */
+/* Sizes that make sense by themselves: no negative or (inside an item) empty dimension, whole
+ * blocks, no wrap. */
 static rp_status check_sizes(const rp_op *op, const op_operand *want, const rp_tensor *t,
                              rp_error *err) {
     int64_t least = want->cls == OP_WEIGHT;
     size_t elems = 1, bytes;
-    for (int i = 0; i < t->n_dims; i++) {
+    for (int i = t->n_dims - 1; i >= 0;
+         i--) { /* inside first: items must fit even where there are none */
         if (t->dim[i] < (i ? 1 : least))
             return rp__op_fail(err, op, "%s wants dimension %d to be at least %d, found %lld",
                                want->name, i, i ? 1 : (int)least, (long long)t->dim[i]);
@@ -121,7 +126,8 @@ static rp_status check_sizes(const rp_op *op, const op_operand *want, const rp_t
     return RP_OK;
 }
 
-/* Rows of a wider matrix are fine for operands of two dimensions or more; weights and vectors are dense. */
+/* Rows of a wider matrix are fine for operands of two dimensions or more; weights and vectors are
+ * dense. */
 static rp_status check_stride(const rp_op *op, const op_operand *want, const rp_tensor *t,
                               rp_error *err) {
     size_t item = rp__tensor_item_bytes(t), elem = rp__dtype_block_bytes(t->dtype);
@@ -205,7 +211,8 @@ static rp_status check_live(const rp_op *op, rp_error *err) {
 
 /* ---- overlap ---- */
 
-/* Columns of one wider matrix interleave without sharing a byte: equal strides, and items that never meet. */
+/* Columns of one wider matrix interleave without sharing a byte: equal strides, and items that
+ * never meet. */
 static bool share_bytes(const rp_tensor *a, const rp_tensor *b) {
     if (!a->buffer || a->buffer != b->buffer) return false;
     size_t a_span = rp__tensor_span(a), b_span = rp__tensor_span(b);
@@ -232,10 +239,9 @@ static rp_status check_overlap(const rp_op *op, rp_error *err) {
         for (int j = 0; j < op->n_in; j++) {
             if (!op->in[j].n_dims || !share_bytes(y, &op->in[j])) continue;
             if (rp__op_may_alias(op, i, j) && same_place(y, &op->in[j])) continue;
-            return rp__op_fail(err, op, "%s wants memory of its own%s, found it over %s",
-                               row->out[i].name,
-                               row->alias[i] >> j & 1 ? " or exactly that operand's" : "",
-                               row->in[j].name);
+            return rp__op_fail(
+                err, op, "%s wants memory of its own%s, found it over %s", row->out[i].name,
+                row->alias[i] >> j & 1 ? " or exactly that operand's" : "", row->in[j].name);
         }
         for (int j = 0; j < i; j++)
             if (op->out[j].n_dims && share_bytes(y, &op->out[j]))

@@ -12,8 +12,8 @@ typedef enum op_class {
     OP_FLOAT,  /* F32, F16, BF16: KV caches, CONVERT */
 } op_class;
 
-/* One operand. `shape` has one letter per dimension, equal letters are equal sizes; '*' stands for any leading
- * dimensions, the same ones wherever it stands; '|' parts alternatives. */
+/* One operand. `shape` has one letter per dimension, equal letters are equal sizes; '*' stands for
+ * any leading dimensions, the same ones wherever it stands; '|' parts alternatives. */
 typedef struct op_operand {
     const char *name, *shape;
     op_class cls;
@@ -24,8 +24,8 @@ typedef struct op_row {
     op_operand in[RP_OP_MAX_IN], out[RP_OP_MAX_OUT];
     uint8_t alias[RP_OP_MAX_OUT]; /* bit j: out[i] may be in[j] */
     uint8_t partial;              /* bit i: out[i] keeps what is not written */
-    bool norms_last;              /* works over whole last dimensions: needs two of them for live rows */
-    double flops;                 /* per element of out[0], where `cost` is absent */
+    bool norms_last; /* works over whole last dimensions: needs two of them for live rows */
+    double flops;    /* per element of out[0], where `cost` is absent */
     rp_status (*check)(const rp_op *op, rp_error *err); /* what letters cannot say; may be NULL */
     rp__op_cost (*cost)(const rp_op *op);               /* NULL: all operands once */
 } op_row;
@@ -34,5 +34,8 @@ extern const op_row rp__op_rows[RP_N_OPS];
 
 /* Fails with "<op> <label>: " before the sentence. */
 rp_status rp__op_fail(rp_error *err, const rp_op *op, const char *fmt, ...) RP_PRINTF(3, 4);
+
+/* Appends to the text in out[0..cap), of which *n bytes are there; what does not fit is cut. */
+void rp__op_text_add(char *out, size_t cap, size_t *n, const char *fmt, ...) RP_PRINTF(4, 5);
 
 #endif

@@ -1,4 +1,5 @@
-/* A file mapped read-only, or a range of it. */
+/* A file mapped read-only, or a range of it. The file must not shrink while it is mapped: a read past its new end
+ * is a fault that no check here can see. */
 #ifndef RP_FILE_MAPPING_H
 #define RP_FILE_MAPPING_H
 
@@ -8,15 +9,21 @@
 typedef struct rp__mapping {
     const unsigned char *p;
     size_t n;
-    char *path; /* owned */
+    char *path;       /* owned */
+    bool is_borrowed; /* the bytes belong to somebody else: close leaves them */
 } rp__mapping;
 
 /* Maps a regular file whole; a directory, an empty or an unreadable file is refused with its path and the reason. */
 rp_status rp__mapping_open(rp__mapping *m, const char *path, rp_error *err);
+/* As if the n bytes at p were a file called `name`; they must outlive the mapping. */
+rp_status rp__mapping_borrow(rp__mapping *m, const char *name, const void *p, size_t n, rp_error *err);
 void rp__mapping_close(rp__mapping *m); /* zeroed or closed is fine */
 void rp__mapping_drop(const rp__mapping *m, size_t offset, size_t n); /* these pages are not needed for now */
 
 /* Reads a small text file whole (zero-terminated after n bytes); larger than `limit`: RP_ELIMIT. */
 rp_status rp__file_read(const char *path, size_t limit, rp__bytes *out, rp_error *err);
+
+/* The end of a path that is too long for a sentence, so that what follows it is not cut off. */
+const char *rp__path_tail(const char *path);
 
 #endif

@@ -7,14 +7,20 @@
 
 enum { QK = 32, QK_K = 256 }; /* elements per block and per super-block */
 
-static float read_f16(const uint8_t *p) { return rp__f16_to_f32((uint16_t)(p[0] | p[1] << 8)); }
+static float read_f16(const uint8_t *p) {
+    return rp__f16_to_f32((uint16_t)(p[0] | p[1] << 8));
+}
 
 /* ---- blocks of 32: low nibbles are the first 16 elements, high nibbles the last 16 ---- */
 
-static int nibble(const uint8_t *qs, int i) { return i < QK / 2 ? qs[i] & 15 : qs[i - QK / 2] >> 4; }
+static int nibble(const uint8_t *qs, int i) {
+    return i < QK / 2 ? qs[i] & 15 : qs[i - QK / 2] >> 4;
+}
 
 /* The fifth bit of element i, as 0 or 16. */
-static int fifth_bit(const uint8_t *qh, int i) { return (qh[i / 8] >> (i % 8) & 1) << 4; }
+static int fifth_bit(const uint8_t *qh, int i) {
+    return (qh[i / 8] >> (i % 8) & 1) << 4;
+}
 
 /* d F16, qs[16]: d * (q - 8) */
 static void decode_q4_0(const uint8_t *b, float *y) {
@@ -31,8 +37,7 @@ static void decode_q4_1(const uint8_t *b, float *y) {
 /* d F16, qh[4], qs[16]: d * (q - 16) */
 static void decode_q5_0(const uint8_t *b, float *y) {
     float d = read_f16(b);
-    for (int i = 0; i < QK; i++)
-        y[i] = d * (float)((nibble(b + 6, i) | fifth_bit(b + 2, i)) - 16);
+    for (int i = 0; i < QK; i++) y[i] = d * (float)((nibble(b + 6, i) | fifth_bit(b + 2, i)) - 16);
 }
 
 /* d F16, m F16, qh[4], qs[16]: d * q + m */
@@ -47,7 +52,8 @@ static void decode_q8_0(const uint8_t *b, float *y) {
     for (int i = 0; i < QK; i++) y[i] = d * (float)(int8_t)b[2 + i];
 }
 
-/* As Q4_0, but a nibble picks one of 16 unevenly spaced levels: finer near zero, where weights are dense. */
+/* As Q4_0, but a nibble picks one of 16 unevenly spaced levels: finer near zero, where weights are
+ * dense. */
 static void decode_iq4_nl(const uint8_t *b, float *y) {
     static const int8_t levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
@@ -62,7 +68,8 @@ static int two_bits(const uint8_t *qs, int i) {
     return qs[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
 }
 
-/* scales[16] (4 bit scale, 4 bit min), qs[64], d F16, dmin F16: d * sc * q - dmin * m, in groups of 16 */
+/* scales[16] (4 bit scale, 4 bit min), qs[64], d F16, dmin F16: d * sc * q - dmin * m, in groups of
+ * 16 */
 static void decode_q2_k(const uint8_t *b, float *y) {
     const uint8_t *scales = b, *qs = b + 16;
     float d = read_f16(b + 80), dmin = read_f16(b + 82);
@@ -73,14 +80,16 @@ static void decode_q2_k(const uint8_t *b, float *y) {
     }
 }
 
-/* Scale g (0..15) of Q3_K, six bits less 32: low four bits in 8 bytes, high two in the 4 bytes after them. */
+/* Scale g (0..15) of Q3_K, six bits less 32: low four bits in 8 bytes, high two in the 4 bytes
+ * after them. */
 static int q3_k_scale(const uint8_t *s, int g) {
     int low = g < 8 ? s[g] & 15 : s[g - 8] >> 4;
     int high = s[8 + g % 4] >> (g / 4 * 2) & 3;
     return (low | high << 4) - 32;
 }
 
-/* hmask[32], qs[64], scales[12], d F16: d * sc * (q - 4 where the mask bit is clear), in groups of 16 */
+/* hmask[32], qs[64], scales[12], d F16: d * sc * (q - 4 where the mask bit is clear), in groups of
+ * 16 */
 static void decode_q3_k(const uint8_t *b, float *y) {
     const uint8_t *hmask = b, *qs = b + 32, *scales = b + 96;
     float d = read_f16(b + 108);
@@ -134,7 +143,8 @@ static void decode_q5_k(const uint8_t *b, float *y) {
 }
 
 /* ql[128], qh[64], scales[16] signed, d F16: d * sc * (q - 32), in groups of 16.
- * Each half of 128 elements: 64 bytes of ql (32 elements per 32 bytes, low nibbles then high), 32 bytes of qh. */
+ * Each half of 128 elements: 64 bytes of ql (32 elements per 32 bytes, low nibbles then high), 32
+ * bytes of qh. */
 static void decode_q6_k(const uint8_t *b, float *y) {
     float d = read_f16(b + 208);
     for (int i = 0; i < QK_K; i++) {
@@ -149,9 +159,9 @@ static void decode_q6_k(const uint8_t *b, float *y) {
 typedef void (*decode_fn)(const uint8_t *block, float *y);
 
 static const decode_fn decoders[RP_N_DTYPES] = {
-    [RP_Q4_0] = decode_q4_0, [RP_Q4_1] = decode_q4_1, [RP_Q5_0] = decode_q5_0,
-    [RP_Q5_1] = decode_q5_1, [RP_Q8_0] = decode_q8_0, [RP_Q2_K] = decode_q2_k,
-    [RP_Q3_K] = decode_q3_k, [RP_Q4_K] = decode_q4_k, [RP_Q5_K] = decode_q5_k,
+    [RP_Q4_0] = decode_q4_0, [RP_Q4_1] = decode_q4_1,     [RP_Q5_0] = decode_q5_0,
+    [RP_Q5_1] = decode_q5_1, [RP_Q8_0] = decode_q8_0,     [RP_Q2_K] = decode_q2_k,
+    [RP_Q3_K] = decode_q3_k, [RP_Q4_K] = decode_q4_k,     [RP_Q5_K] = decode_q5_k,
     [RP_Q6_K] = decode_q6_k, [RP_IQ4_NL] = decode_iq4_nl,
 };
 

@@ -7,7 +7,8 @@
 #include "base/fail.h"
 #include "tensor/blocks.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and read in place");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "files are little-endian and read in place");
 
 static const struct {
     const char *name;
@@ -20,28 +21,39 @@ static const struct {
 #undef RP_X
 };
 
-/* GGUF types that exist or once existed, by number: those not in RP_DTYPE_TABLE are refused by these names. */
+/* GGUF types that exist or once existed, by number: those not in RP_DTYPE_TABLE are refused by
+ * these names. */
 static const char *const gguf_names[] = {
-    [0] = "F32",         [1] = "F16",         [2] = "Q4_0",        [3] = "Q4_1",     [4] = "Q4_2",
-    [5] = "Q4_3",        [6] = "Q5_0",        [7] = "Q5_1",        [8] = "Q8_0",     [9] = "Q8_1",
-    [10] = "Q2_K",       [11] = "Q3_K",       [12] = "Q4_K",       [13] = "Q5_K",    [14] = "Q6_K",
-    [15] = "Q8_K",       [16] = "IQ2_XXS",    [17] = "IQ2_XS",     [18] = "IQ3_XXS", [19] = "IQ1_S",
-    [20] = "IQ4_NL",     [21] = "IQ3_S",      [22] = "IQ2_S",      [23] = "IQ4_XS",  [24] = "I8",
-    [25] = "I16",        [26] = "I32",        [27] = "I64",        [28] = "F64",     [29] = "IQ1_M",
-    [30] = "BF16",       [31] = "Q4_0_4_4",   [32] = "Q4_0_4_8",   [33] = "Q4_0_8_8", [34] = "TQ1_0",
-    [35] = "TQ2_0",      [36] = "IQ4_NL_4_4", [37] = "IQ4_NL_4_8", [38] = "IQ4_NL_8_8", [39] = "MXFP4",
-    [40] = "NVFP4",      [41] = "Q1_0",
+    [0] = "F32",     [1] = "F16",         [2] = "Q4_0",        [3] = "Q4_1",        [4] = "Q4_2",
+    [5] = "Q4_3",    [6] = "Q5_0",        [7] = "Q5_1",        [8] = "Q8_0",        [9] = "Q8_1",
+    [10] = "Q2_K",   [11] = "Q3_K",       [12] = "Q4_K",       [13] = "Q5_K",       [14] = "Q6_K",
+    [15] = "Q8_K",   [16] = "IQ2_XXS",    [17] = "IQ2_XS",     [18] = "IQ3_XXS",    [19] = "IQ1_S",
+    [20] = "IQ4_NL", [21] = "IQ3_S",      [22] = "IQ2_S",      [23] = "IQ4_XS",     [24] = "I8",
+    [25] = "I16",    [26] = "I32",        [27] = "I64",        [28] = "F64",        [29] = "IQ1_M",
+    [30] = "BF16",   [31] = "Q4_0_4_4",   [32] = "Q4_0_4_8",   [33] = "Q4_0_8_8",   [34] = "TQ1_0",
+    [35] = "TQ2_0",  [36] = "IQ4_NL_4_4", [37] = "IQ4_NL_4_8", [38] = "IQ4_NL_8_8", [39] = "MXFP4",
+    [40] = "NVFP4",  [41] = "Q1_0",
 };
 
 static void check(rp_dtype t) {
     rp__assert((unsigned)t < RP_N_DTYPES, "dtype %d", (int)t);
 }
 
-const char *rp__dtype_name(rp_dtype t) { return check(t), rows[t].name; }
-int64_t rp__dtype_block_elems(rp_dtype t) { return check(t), rows[t].elems; }
-size_t rp__dtype_block_bytes(rp_dtype t) { return check(t), rows[t].bytes; }
-bool rp__dtype_is_block(rp_dtype t) { return check(t), rows[t].elems > 1; }
-int rp__dtype_to_gguf(rp_dtype t) { return check(t), rows[t].gguf; }
+const char *rp__dtype_name(rp_dtype t) {
+    return check(t), rows[t].name;
+}
+int64_t rp__dtype_block_elems(rp_dtype t) {
+    return check(t), rows[t].elems;
+}
+size_t rp__dtype_block_bytes(rp_dtype t) {
+    return check(t), rows[t].bytes;
+}
+bool rp__dtype_is_block(rp_dtype t) {
+    return check(t), rows[t].elems > 1;
+}
+int rp__dtype_to_gguf(rp_dtype t) {
+    return check(t), rows[t].gguf;
+}
 
 bool rp__dtype_is_float(rp_dtype t) {
     return t == RP_F32 || t == RP_F16 || t == RP_BF16 || t == RP_F64;
@@ -84,15 +96,24 @@ void rp__dtype_to_f32(rp_dtype t, const void *src, float *dst, int64_t n) {
     case RP_F32:
         if (n) memcpy(dst, src, (size_t)n * sizeof *dst);
         break;
-    case RP_F16: RP_CONVERT(uint16_t, rp__f16_to_f32(v));
-    case RP_BF16: RP_CONVERT(uint16_t, rp__bf16_to_f32(v));
-    case RP_F64: RP_CONVERT(double, (float)v);
-    case RP_I8: RP_CONVERT(int8_t, (float)v);
-    case RP_I16: RP_CONVERT(int16_t, (float)v);
-    case RP_I32: RP_CONVERT(int32_t, (float)v);
-    case RP_I64: RP_CONVERT(int64_t, (float)v);
-    case RP_U8: RP_CONVERT(uint8_t, (float)v);
-    default: rp__blocks_decode(t, src, dst, n / rows[t].elems);
+    case RP_F16:
+        RP_CONVERT(uint16_t, rp__f16_to_f32(v));
+    case RP_BF16:
+        RP_CONVERT(uint16_t, rp__bf16_to_f32(v));
+    case RP_F64:
+        RP_CONVERT(double, (float)v);
+    case RP_I8:
+        RP_CONVERT(int8_t, (float)v);
+    case RP_I16:
+        RP_CONVERT(int16_t, (float)v);
+    case RP_I32:
+        RP_CONVERT(int32_t, (float)v);
+    case RP_I64:
+        RP_CONVERT(int64_t, (float)v);
+    case RP_U8:
+        RP_CONVERT(uint8_t, (float)v);
+    default:
+        rp__blocks_decode(t, src, dst, n / rows[t].elems);
     }
 }
 #undef RP_CONVERT

@@ -1,5 +1,6 @@
-/* F16 and BF16 to F32 and back, in integer arithmetic, so that every build gives the bits that hardware gives:
- * round to nearest, ties to even; subnormals kept; NaN keeps its sign and upper payload and becomes quiet. */
+/* F16 and BF16 to F32 and back, in integer arithmetic, so that every build gives the bits that
+ * hardware gives: round to nearest, ties to even; subnormals kept; NaN keeps its sign and upper
+ * payload and becomes quiet. */
 #include <string.h>
 
 #include "tensor/dtype.h"
@@ -27,7 +28,8 @@ float rp__f16_to_f32(uint16_t h) {
         float v = (float)mantissa * 0x1p-24f;
         return float_of(sign | bits_of(v));
     }
-    return float_of(sign | (exponent + 112) << 23 | mantissa << 13); /* 127 - 15: the biases' difference */
+    return float_of(sign | (exponent + 112) << 23 |
+                    mantissa << 13); /* 127 - 15: the biases' difference */
 }
 
 /* Shifts right by n (1..31), rounding to nearest, ties to even. */
@@ -40,10 +42,12 @@ uint16_t rp__f32_to_f16(float f) {
     uint32_t u = bits_of(f), sign = u >> 16 & 0x8000u, a = u & 0x7FFFFFFFu;
     if (a > 0x7F800000u) return (uint16_t)(sign | 0x7E00u | (a >> 13 & 0x3FFu));
     if (a >= 0x47800000u) return (uint16_t)(sign | 0x7C00u); /* 2^16 and above, Inf */
-    if (a >= 0x38800000u) /* 2^-14: normal; a carry out of the mantissa raises the exponent, up to Inf */
+    if (a >=
+        0x38800000u) /* 2^-14: normal; a carry out of the mantissa raises the exponent, up to Inf */
         return (uint16_t)(sign | (shift_round(a, 13) - (112u << 10)));
     uint32_t exponent = a >> 23;
-    if (exponent < 102) return (uint16_t)sign; /* below 2^-25: nearer to zero than to the least subnormal */
+    if (exponent < 102)
+        return (uint16_t)sign; /* below 2^-25: nearer to zero than to the least subnormal */
     return (uint16_t)(sign | shift_round((a & 0x7FFFFFu) | 0x800000u, 126 - exponent));
 }
 

@@ -5,7 +5,8 @@
 #include "base/fail.h"
 #include "tensor/dtype.h"
 
-/* Elements of dims [from, n_dims); a product that wraps is our bug: files are checked before views are made. */
+/* Elements of dims [from, n_dims); a product that wraps is our bug: files are checked before views
+ * are made. */
 static int64_t product(const rp_tensor *t, int from) {
     int64_t n = 1;
     for (int i = from; i < t->n_dims; i++)
@@ -20,7 +21,8 @@ static size_t bytes_of(rp_dtype dtype, int64_t elems) {
     return bytes;
 }
 
-/* A block cannot be cut: the items of a vector in a block format are counted as whole blocks' bytes. */
+/* A block cannot be cut: the items of a vector in a block format are counted as whole blocks'
+ * bytes. */
 static bool is_block_vector(const rp_tensor *t) {
     return t->n_dims == 1 && rp__dtype_is_block(t->dtype);
 }
@@ -39,8 +41,12 @@ rp_tensor rp__tensor_make(struct rp_buffer *buffer, size_t offset, rp_dtype dtyp
     return t;
 }
 
-int64_t rp__tensor_elems(const rp_tensor *t) { return product(t, 0); }
-int64_t rp__tensor_last(const rp_tensor *t) { return t->dim[t->n_dims - 1]; }
+int64_t rp__tensor_elems(const rp_tensor *t) {
+    return product(t, 0);
+}
+int64_t rp__tensor_last(const rp_tensor *t) {
+    return t->dim[t->n_dims - 1];
+}
 
 int64_t rp__tensor_rows(const rp_tensor *t) {
     int64_t n = 1;
@@ -59,7 +65,9 @@ size_t rp__tensor_span(const rp_tensor *t) {
     return (size_t)(t->dim[0] - 1) * t->stride + rp__tensor_item_bytes(t);
 }
 
-bool rp__tensor_is_dense(const rp_tensor *t) { return t->stride == rp__tensor_item_bytes(t); }
+bool rp__tensor_is_dense(const rp_tensor *t) {
+    return t->stride == rp__tensor_item_bytes(t);
+}
 
 bool rp__tensor_same_shape(const rp_tensor *a, const rp_tensor *b) {
     if (a->n_dims != b->n_dims) return false;

@@ -40,7 +40,8 @@ RP_TEST(tensor, f32_to_f16_rounds_to_nearest_even) {
     for (uint32_t h = 0; h < 0x7C00; h++) {
         uint16_t low = (uint16_t)h, high = (uint16_t)(h + 1), even = low & 1 ? high : low;
         float a = (float)f16_value(low);
-        /* Past the largest finite value the next step up would be 65536: halfway to it rounds to Inf. */
+        /* Past the largest finite value the next step up would be 65536: halfway to it rounds to
+         * Inf. */
         float b = high == 0x7C00 ? 65536.0f : (float)f16_value(high);
         float middle = (a + b) / 2; /* exact: eleven bits of mantissa and one more */
         for (int sign = 0; sign < 2; sign++) {
@@ -124,8 +125,11 @@ static unsigned char *read_golden(rp_dtype t, size_t *n_blocks) {
     return p;
 }
 
-/* Bits must be equal; of two NaNs the payload says nothing (which operand's survives is up to the processor). */
-static bool same(float a, float b) { return bits_of(a) == bits_of(b) || (isnan(a) && isnan(b)); }
+/* Bits must be equal; of two NaNs the payload says nothing (which operand's survives is up to the
+ * processor). */
+static bool same(float a, float b) {
+    return bits_of(a) == bits_of(b) || (isnan(a) && isnan(b));
+}
 
 static void compare_with_golden(rp_dtype t) {
     size_t n_blocks;

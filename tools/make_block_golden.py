@@ -14,8 +14,17 @@ from gguf.quants import dequantize
 
 # Where the F16 scales stand in a block.
 SCALES = {
-    "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "IQ4_NL": [0],
-    "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+    "Q4_0": [0],
+    "Q4_1": [0, 2],
+    "Q5_0": [0],
+    "Q5_1": [0, 2],
+    "Q8_0": [0],
+    "IQ4_NL": [0],
+    "Q2_K": [80, 82],
+    "Q3_K": [108],
+    "Q4_K": [0, 2],
+    "Q5_K": [0, 2],
+    "Q6_K": [208],
 }
 SPECIAL = [0x7C00, 0xFC00, 0x7E01, 0x0000, 0x8000, 0x0001, 0x83FF, 0x7BFF, 0x3C00]
 
@@ -30,7 +39,9 @@ def main():
         blocks = rng.integers(0, 256, (64 if elems == 32 else 24, size), dtype=np.uint8)
         for i in range(len(SPECIAL)):
             for k, at in enumerate(scales):  # a second scale gets another value
-                blocks[i, at : at + 2] = np.frombuffer(np.uint16(SPECIAL[(i + 4 * k) % len(SPECIAL)]).tobytes(), np.uint8)
+                blocks[i, at : at + 2] = np.frombuffer(
+                    np.uint16(SPECIAL[(i + 4 * k) % len(SPECIAL)]).tobytes(), np.uint8
+                )
         with np.errstate(all="ignore"):
             values = dequantize(blocks, kind).astype("<f4")
         assert values.shape == (len(blocks), elems)

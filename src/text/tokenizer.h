@@ -26,6 +26,7 @@ typedef struct rp__tokenizer_spec {
     size_t n_merges;
     int32_t bos, eos, eot, unk, pad; /* -1: none */
     int add_bos, add_eos, add_space_prefix; /* -1: the file does not say, the model's default holds */
+    bool strip_after_special; /* white space after a special token belongs to it (Phi-3, which GGUF cannot say) */
 } rp__tokenizer_spec;
 
 rp_status rp__tokenizer_create(const rp__tokenizer_spec *spec, rp__tokenizer **out, rp_error *err);
@@ -34,6 +35,9 @@ rp_status rp__tokenizer_create(const rp__tokenizer_spec *spec, rp__tokenizer **o
 rp_status rp__tokenizer_create_json(const char *source, rp__str tokenizer_json, rp__str tokenizer_config,
                                     rp__tokenizer **out, rp_error *err);
 void rp__tokenizer_destroy(rp__tokenizer *t); /* NULL is fine */
+/* One more id that ends a generation (generation_config.json names them). Before the tokenizer is shared; false when
+ * the id is not in the vocabulary. */
+bool rp__tokenizer_add_eog(rp__tokenizer *t, int32_t id);
 
 typedef struct rp__ids { /* growing list of token ids; zeroed is ready; cleared with rp__ids_clear */
     int32_t *p;

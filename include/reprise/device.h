@@ -126,6 +126,7 @@ typedef struct rp_device_config {
     uint32_t bytes;      /* sizeof(rp_device_config) */
     int n_threads;       /* cpu: worker threads, 0 chooses */
     const char *options; /* "key=value,key=value" for this device alone, or NULL */
+    bool is_reopen;      /* opened again after it was lost: a device that needs a reset does it now */
 } rp_device_config;
 
 typedef struct rp_device_properties {
@@ -138,6 +139,8 @@ typedef struct rp_device_properties {
     bool records_only;       /* ops issued during capture are recorded, not run */
     bool is_simulated;       /* times are not real */
     bool is_host_memory;     /* handles are host pointers that the host may read between syncs */
+    bool hides_temporaries;  /* what a live graph uses besides its operands counts as free to alloc: the device layer
+                              * then allocates and frees nothing on the device beside a live graph */
 } rp_device_properties;
 
 /* ---- the table ---- */
@@ -180,6 +183,10 @@ typedef struct rp_device_api {
     /* optional, all or none: events order the second queue against the first */
     rp_status (*event_record)(void *self, uint32_t queue, uint64_t *event, rp_error *err);
     rp_status (*event_wait)(void *self, uint32_t queue, uint64_t event, rp_error *err);
+
+    /* optional, all or none: a device whose times are simulated (is_simulated) tells its own time */
+    double (*clock_us)(void *self);                    /* of the host thread that drives the device */
+    void (*clock_host_op)(void *self, const rp_op *op); /* this op ran on the host: charge it */
 } rp_device_api;
 
 #ifdef __cplusplus

@@ -16,18 +16,37 @@ typedef struct rp_graph rp_graph;
 /* Names built in ("cpu", "emu"), and paths in REPRISE_DEVICE_PATH (shared objects). NULL past the end. */
 const char *rp__device_name_at(size_t i);
 
-/* Opens by name; RP_ENOTFOUND lists the names there are; RP_EUNSUPPORTED for a device that is known and not built.
+/* The shared objects that REPRISE_DEVICE_PATH lists, parted by ':'. Copied; NULL or "": none. Called at start, before
+ * threads. RP_ENOMEM leaves the list as it was. */
+rp_status rp__device_set_path(const char *list, rp_error *err);
+
+/* Opens by name, or by the path of a shared object (a name with a '/'); RP_ENOTFOUND lists the names there are;
+ * RP_EUNSUPPORTED for a device that is known and not built; RP_EVERSION for a table of another interface version.
  * `config` NULL: defaults. Also usable with a table of one's own. */
 rp_status rp__device_open(const char *name, const rp_device_config *config, rp_device **out, rp_error *err);
 rp_status rp__device_open_api(const rp_device_api *api, const rp_device_config *config, rp_device **out, rp_error *err);
 void rp__device_close(rp_device *dev); /* buffers and graphs still alive are a bug; NULL is fine */
 
+/* After RP_EDEVICE_LOST every call is refused with the sentence of the loss, but for destroying buffers and graphs,
+ * closing, and this: graphs are gone before (RP_EBUSY names one that is not); the device is closed and opened again
+ * with its old configuration, and every buffer gets new memory at the same rp_buffer. Contents are undefined: the
+ * caller writes weights and inputs again. Kernels are cold. When it fails the device stays lost; try again or close. */
+rp_status rp__device_reopen(rp_device *dev, rp_error *err);
+bool rp__device_is_lost(const rp_device *dev);
+
 const char *rp__device_name(const rp_device *dev);
 const rp_device_properties *rp__device_props(const rp_device *dev);
 
+/* Microseconds on the clock that the device's costs are measured with: its own when is_simulated, else the
+ * monotonic clock. host_op tells a simulated clock that an op of the step ran on the host; else a no-op. */
+double rp__device_clock_us(rp_device *dev);
+void rp__device_clock_host_op(rp_device *dev, const rp_op *op);
+
 /* ---- memory ---- */
 
-/* `name` is copied. Pinned buffers may be used by captured ops. Refused while capturing: RP_ECAPTURE_ALLOC. */
+/* `name` is copied. Pinned buffers may be used by captured ops. Refused while capturing: RP_ECAPTURE_ALLOC.
+ * On a device that hides_temporaries, refused beside live graphs (RP_EBUSY, naming one) unless a buffer destroyed
+ * meanwhile was large enough: its memory stays with the layer and is taken over. */
 rp_status rp__buffer_create(rp_device *dev, const char *name, size_t bytes, bool is_pinned, rp_buffer **out, rp_error *err);
 /* RP_EBUSY, naming the graph, when a live graph uses it (the buffer stays); RP_ECAPTURE_ALLOC while capturing. */
 rp_status rp__buffer_destroy(rp_buffer *buf, rp_error *err);
@@ -37,6 +56,18 @@ rp_status rp__buffer_write(rp_buffer *buf, size_t offset, const void *src, size_
 rp_status rp__buffer_read(rp_buffer *buf, size_t offset, void *dst, size_t n, rp_error *err);
 rp_status rp__buffer_copy(rp_buffer *dst, size_t dst_offset, rp_buffer *src, size_t src_offset, size_t n, rp_error *err);
 
+/* A host copy of a range of a buffer, read again only when the buffer changed: by host, op or replay. `data` from
+ * rp__mirror_get is valid until the next get or clear. A zeroed mirror may be cleared; init allocates `bytes`. */
+typedef struct rp__mirror {
+    rp_buffer *buf;
+    size_t offset, bytes;
+    uint64_t generation; /* of the buffer when it was read; 0: never read */
+    void *data;
+} rp__mirror;
+rp_status rp__mirror_init(rp__mirror *m, rp_buffer *buf, size_t offset, size_t bytes, rp_error *err);
+rp_status rp__mirror_get(rp__mirror *m, const void **data, rp_error *err);
+void rp__mirror_clear(rp__mirror *m);
+
 /* Weights: device bytes that a weight of this dtype and shape takes (desc->buffer NULL), and writing its rows. */
 size_t rp__weight_bytes(rp_device *dev, const rp_tensor *desc);
 rp_status rp__weight_write(const rp_tensor *w, int64_t row, int64_t n_rows, const void *src, rp_error *err);
@@ -44,11 +75,15 @@ rp_status rp__weight_write(const rp_tensor *w, int64_t row, int64_t n_rows, cons
 /* ---- ops ---- */
 
 bool rp__device_supports(rp_device *dev, const rp_op *op);
-rp_status rp__device_prepare(rp_device *dev, const rp_op *op, rp_error *err);
-rp_status rp__device_run(rp_device *dev, const rp_op *op, rp_error *err); /* queue 0 */
+rp_status rp__device_prepare(rp_device *dev, const rp_op *op, rp_error *err); /* buffers may be NULL */
+/* On queue 0. Eager, an op that is not prepared is prepared first: running a step once warms it for capture. */
+rp_status rp__device_run(rp_device *dev, const rp_op *op, rp_error *err);
 rp_status rp__device_sync(rp_device *dev, rp_error *err);
 
-/* ---- capture: the contract of docs/capture.md, enforced here for every device ---- */
+/* ---- capture: the contract of docs/capture.md, enforced here for every device ----
+ * Any call that fails between begin and end poisons the capture: later ops answer with that first failure, and so
+ * does the end, which gives no graph. What the ops of a poisoned capture wrote is undefined: write the inputs again
+ * and run the step eagerly. */
 
 bool rp__device_has_capture(const rp_device *dev);
 rp_status rp__capture_begin(rp_device *dev, rp_error *err);

@@ -24,6 +24,7 @@ uint32_t rp__op_partial_outputs(const rp_op *op);
 /* True when out[out] may be the very memory of in[in] (same place, stride and dtype): the body reads an element before
  * it writes it. Any other overlap of an output with an operand is refused by rp__op_check once buffers are known. */
 bool rp__op_may_alias(const rp_op *op, int out, int in);
+rp_status rp__op_check_overlap(const rp_op *op, rp_error *err); /* that part of rp__op_check alone */
 
 /* A key over kind, scalars, dtypes, shapes, strides, never addresses or memory state: equal keys mean the same kernel. */
 uint64_t rp__op_key(const rp_op *op);

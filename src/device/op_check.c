@@ -231,7 +231,7 @@ static bool same_place(const rp_tensor *a, const rp_tensor *b) {
            (a->stride == b->stride || a->dim[0] <= 1);
 }
 
-static rp_status check_overlap(const rp_op *op, rp_error *err) {
+rp_status rp__op_check_overlap(const rp_op *op, rp_error *err) {
     const op_row *row = &rp__op_rows[op->kind];
     for (int i = 0; i < op->n_out; i++) {
         const rp_tensor *y = &op->out[i];
@@ -265,5 +265,5 @@ rp_status rp__op_check(const rp_op *op, rp_error *err) {
     RP_TRY(check_operands(op, "outputs", row->out, RP_OP_MAX_OUT, op->out, op->n_out, &l, err));
     RP_TRY(check_live(op, err));
     if (row->check) RP_TRY(row->check(op, err));
-    return check_overlap(op, err);
+    return rp__op_check_overlap(op, err);
 }

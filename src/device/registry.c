@@ -1,0 +1,101 @@
+/* Devices by name: one line each.
+ *
+ * Owns: the table of devices built in, those known and not built, and the list of shared objects
+ * that the user named. Threads: the path is set once at start; opening is thread safe after that.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/fail.h"
+#include "device/device_impl.h"
+#include "device/emu/emu.h"
+
+static const rp_device_api *const built_in[] = {
+    &rp__emu_api,
+};
+
+/* Known by name, so that the answer can say more than "not found". */
+static const char *const not_built[] = {"vulkan", "cuda", "tenstorrent", "metal"};
+
+enum {
+    N_BUILT_IN = sizeof built_in / sizeof *built_in,
+    N_NOT_BUILT = sizeof not_built / sizeof *not_built
+};
+
+/* ---- REPRISE_DEVICE_PATH ---- */
+
+static char *path_text; /* items parted by zeros */
+static size_t n_path;   /* items */
+
+static const char *path_at(size_t i) {
+    if (i >= n_path) return NULL;
+    const char *p = path_text;
+    while (i--) p += strlen(p) + 1;
+    return p;
+}
+
+rp_status rp__device_set_path(const char *list, rp_error *err) {
+    char *copy = rp__calloc(strlen(list ? list : "") + 2, 1);
+    if (!copy) return rp__fail(err, RP_ENOMEM, "no memory for the list of devices");
+    char *to = copy;
+    size_t n = 0;
+    for (const char *p = list ? list : ""; *p;) {
+        size_t len = strcspn(p, ":");
+        if (len) {
+            memcpy(to, p, len);
+            to += len + 1;
+            n++;
+        }
+        p += len + (p[len] == ':');
+    }
+    rp__free(path_text);
+    path_text = n ? copy : NULL;
+    n_path = n;
+    if (!n) rp__free(copy);
+    return RP_OK;
+}
+
+const char *rp__device_name_at(size_t i) {
+    return i < N_BUILT_IN ? built_in[i]->name : path_at(i - N_BUILT_IN);
+}
+
+/* ---- opening ---- */
+
+static rp_status fail_unknown(const char *name, rp_error *err) {
+    rp__bytes names = {0};
+    const char *each;
+    for (size_t i = 0; (each = rp__device_name_at(i)); i++)
+        rp__bytes_printf(&names, "%s%s", i ? ", " : "", each);
+    rp__fail(err, RP_ENOTFOUND, "no device \"%s\"; there are: %s", name, names.p ? names.p : "?");
+    rp__bytes_clear(&names);
+    return RP_ENOTFOUND;
+}
+
+static rp_status open_plugin(const char *path, const rp_device_config *config, rp_device **out,
+                             rp_error *err) {
+    const rp_device_api *api;
+    void *library;
+    RP_TRY(rp__plugin_load(path, &api, &library, err));
+    rp_status status = rp__device_open_api(api, config, out, err);
+    if (status < 0) {
+        rp__plugin_unload(library);
+        return rp__fail_context(err, status, "%s", path);
+    }
+    (*out)->library = library;
+    return RP_OK;
+}
+
+rp_status rp__device_open(const char *name, const rp_device_config *config, rp_device **out,
+                          rp_error *err) {
+    *out = NULL;
+    if (strchr(name, '/')) return open_plugin(name, config, out, err);
+    for (size_t i = 0; i < N_BUILT_IN; i++)
+        if (!strcmp(name, built_in[i]->name))
+            return rp__device_open_api(built_in[i], config, out, err);
+    for (size_t i = 0; i < N_NOT_BUILT; i++)
+        if (!strcmp(name, not_built[i]))
+            return rp__fail(err, RP_EUNSUPPORTED, "device \"%s\" is not built yet", name);
+    return fail_unknown(name, err);
+}

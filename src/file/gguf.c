@@ -231,6 +231,5 @@ const char *rp__gguf_path(const rp__gguf *g) {
 }
 
 void rp__gguf_drop_pages(const rp__gguf *g, const rp__gguf_tensor *t) {
-    const rp__mapping *m = &g->parts[t->part];
-    rp__mapping_drop(m, (size_t)((const unsigned char *)t->data - m->p), t->bytes);
+    rp__mapping_drop_at(g->parts, g->n_parts, t->data, t->bytes);
 }

@@ -20,6 +20,25 @@ const char *rp__path_tail(const char *path) {
     return tail;
 }
 
+static char *join(const char *dir, size_t n_dir, const char *name) {
+    rp__bytes b = {0};
+    rp__bytes_add(&b, dir, n_dir);
+    if (n_dir && dir[n_dir - 1] != '/') rp__bytes_add_char(&b, '/');
+    rp__bytes_add_str(&b, name);
+    if (!b.failed) return rp__bytes_take(&b);
+    rp__bytes_clear(&b);
+    return NULL;
+}
+
+char *rp__path_join(const char *dir, const char *name) {
+    return join(dir, strlen(dir), name);
+}
+
+char *rp__path_beside(const char *path, const char *name) {
+    const char *slash = strrchr(path, '/');
+    return join(path, slash ? (size_t)(slash - path) + 1 : 0, name);
+}
+
 static rp_status fail_errno(const char *path, const char *doing, int code, rp_error *err) {
     char text[128];
     /* The GNU strerror_r may return a constant of its own instead of filling `text`. */
@@ -101,6 +120,12 @@ void rp__mapping_drop(const rp__mapping *m, size_t offset, size_t n) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t begin = offset & ~(page - 1);
     madvise((void *)(m->p + begin), offset + n - begin, MADV_DONTNEED);
+}
+
+void rp__mapping_drop_at(const rp__mapping *m, size_t n_mappings, const void *p, size_t n) {
+    const unsigned char *at = p;
+    for (size_t i = 0; i < n_mappings; i++)
+        if (at >= m[i].p && at < m[i].p + m[i].n) rp__mapping_drop(&m[i], (size_t)(at - m[i].p), n);
 }
 
 /* Reads until the end of the file, or until more than `limit` bytes have come. */

@@ -56,6 +56,9 @@ class Vocab:
     def __len__(self):
         return len(self.tokens)
 
+    def merges_spelled(self):
+        return [f"{spell(a)} {spell(b)}" for a, b in self.merges]
+
     def id(self, piece):
         """Of a special token's text, a piece of text or bytes, or an id itself."""
         if isinstance(piece, int):
@@ -75,9 +78,9 @@ def byte_vocab(pieces=(), size=None):
 
 
 def small_vocab():
-    """64 tokens: the specials, lower case letters, digits and what JSON and lists are written with."""
-    text = "abcdefghijklmnopqrstuvwxyz0123456789 \n.,:;!?'\"()-<>|_/{}[]=+*"
-    return Vocab(alphabet=text.encode(), merges=[], size=64)
+    """64 tokens: the specials, lower case letters, digits, what JSON is written with, and one merge."""
+    text = "abcdefghijklmnopqrstuvwxyz0123456789 \n.,:;!?'\"()-<>|_/{}[]=+"
+    return Vocab(alphabet=text.encode(), merges=[(b"<", b">")], size=64)
 
 
 def add_to_gguf(writer, tokens, types, merges, bos=IM_START, eos=IM_END, pad=END, template=CHATML):

@@ -163,10 +163,10 @@ static rp_status fail_unknown(rp__command command, const char *written, bool is_
     size_t elsewhere = find_option(~0u, is_long, name);
     if (elsewhere < RP_N_OPTIONS) {
         unsigned has = row_at(elsewhere)->commands;
-        for (size_t i = 0; rp__command_at(i); i++)
-            if (has & rp__command_at(i)->command)
-                return rp__fail(err, RP_EINVAL, "%s is an option of `reprise %s`, not of this command", written,
-                                rp__command_at(i)->name);
+        const rp__command_info *owner = rp__command_at((size_t)__builtin_ctz(has));
+        if (command == RP_CMD_HELP)
+            return rp__fail(err, RP_EINVAL, "%s comes after a command: reprise %s %s ...", written, owner->name, written);
+        return rp__fail(err, RP_EINVAL, "%s is an option of `reprise %s`, not of this command", written, owner->name);
     }
     for (const rp__foreign_option *f = rp__foreign_options; f->names; f++)
         if (words_have(f->names, rp__str_of(written)))

@@ -73,7 +73,8 @@ static const rp__option rows[RP_N_OPTIONS] = {
         .help = "no beginning-of-sequence token, even where the model wants one",
         .group = IN_PROMPT, .commands = RP_CMD_RUN | RP_CMD_TOKENIZE},
     [RP_OPT_PARSE_SPECIAL] = {.name = "parse-special", .kind = RP_OPT_FLAG, .default_text = "on",
-        .help = "special tokens written in raw text become tokens; --no-parse-special leaves them text",
+        .help = "special tokens written in raw text become tokens (and are shown with --detokenize); "
+                "--no-parse-special leaves them text",
         .group = IN_PROMPT, .commands = RP_CMD_RUN | RP_CMD_TOKENIZE},
 
     /* ---- answer ---- */
@@ -128,7 +129,7 @@ static const rp__option rows[RP_N_OPTIONS] = {
         .help = "shared objects of further devices, with colons between",
         .group = IN_DEVICE, .commands = LOADS | RP_CMD_DEVICES},
     [RP_OPT_LIST_DEVICES] = {.name = "list-devices", .kind = RP_OPT_ACTION, .help = "show the devices and end",
-        .group = IN_DEVICE, .commands = LOADS},
+        .group = IN_DEVICE, .commands = LOADS | RP_CMD_HELP},
     [RP_OPT_ISA] = {.name = "isa", .kind = RP_OPT_STRING, .value = "NAME",
         .help = "instruction set to use instead of the best one found (the device option `isa`)",
         .group = IN_DEVICE, .commands = LOADS},

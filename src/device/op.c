@@ -84,7 +84,7 @@ static rp_status check_top(const rp_op *op, rp_error *err) {
     int64_t k = op->out[0].dim[1], n = op->in[0].dim[1];
     if (k <= n) return RP_OK;
     return rp__op_fail(err, op, "%s wants k of at most %lld, found %lld",
-                       rp__op_rows[op->kind].out[0].name, (long long)n, (long long)k);
+                       rp__op_table[op->kind].out[0].name, (long long)n, (long long)k);
 }
 
 static rp_status check_router(const rp_op *op, rp_error *err) {
@@ -163,7 +163,7 @@ static rp__op_cost cost_attention(const rp_op *op) {
 #define FLOAT(name, shape)                                                                         \
     { name, shape, OP_FLOAT, false }
 
-const op_row rp__op_rows[RP_N_OPS] = {
+const op_row rp__op_table[RP_N_OPS] = {
     [RP_OP_EMBED] = {.in = {WEIGHT("table", "VE"), I32("ids", "T")},
                      .out = {F32("y", "TE")},
                      .check = check_embed,
@@ -275,7 +275,7 @@ const char *rp__op_name(rp_op_kind kind) {
 }
 
 rp__op_cost rp__op_cost_of(const rp_op *op) {
-    const op_row *row = &rp__op_rows[op->kind];
+    const op_row *row = &rp__op_table[op->kind];
     if (row->cost) return row->cost(op);
     /* Choosing ops look at every element of their input; the others make each element of their
      * output. */
@@ -285,12 +285,16 @@ rp__op_cost rp__op_cost_of(const rp_op *op) {
 }
 
 uint32_t rp__op_partial_outputs(const rp_op *op) {
-    return rp__op_rows[op->kind].partial;
+    return rp__op_table[op->kind].partial;
+}
+
+int64_t rp__op_rows(const rp_op *op) {
+    return op->kind == RP_OP_KV_WRITE ? op->in[0].dim[0] : op->out[0].dim[0];
 }
 
 bool rp__op_may_alias(const rp_op *op, int out, int in) {
     const rp_tensor *y = &op->out[out], *x = &op->in[in];
-    if (!(rp__op_rows[op->kind].alias[out] >> in & 1)) return false;
+    if (!(rp__op_table[op->kind].alias[out] >> in & 1)) return false;
     return x->dtype == y->dtype && rp__tensor_same_shape(x, y);
 }
 

@@ -21,6 +21,9 @@ rp__op_cost rp__op_cost_of(const rp_op *op);
  * outputs are simply written; "partial" ones keep the rest of their contents. */
 uint32_t rp__op_partial_outputs(const rp_op *op);
 
+/* How many rows an op has, which op->live cuts: dim[0] of out[0], or of k for KV_WRITE, whose outputs are caches. */
+int64_t rp__op_rows(const rp_op *op);
+
 /* True when out[out] may be the very memory of in[in] (same place, stride and dtype): the body reads an element before
  * it writes it. Any other overlap of an output with an operand is refused by rp__op_check once buffers are known. */
 bool rp__op_may_alias(const rp_op *op, int out, int in);

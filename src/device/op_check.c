@@ -204,7 +204,7 @@ static rp_status check_live(const rp_op *op, rp_error *err) {
                            t->n_dims > RP_MAX_DIMS || (unsigned)t->dtype >= RP_N_DTYPES
                                ? "no tensor at all"
                                : rp__tensor_text(t, found, sizeof found));
-    if (rp__op_rows[op->kind].norms_last && op->out[0].n_dims < 2)
+    if (rp__op_table[op->kind].norms_last && op->out[0].n_dims < 2)
         return rp__op_fail(err, op, "live wants rows to count, found y with one dimension");
     return RP_OK;
 }
@@ -232,7 +232,7 @@ static bool same_place(const rp_tensor *a, const rp_tensor *b) {
 }
 
 rp_status rp__op_check_overlap(const rp_op *op, rp_error *err) {
-    const op_row *row = &rp__op_rows[op->kind];
+    const op_row *row = &rp__op_table[op->kind];
     for (int i = 0; i < op->n_out; i++) {
         const rp_tensor *y = &op->out[i];
         if (!y->n_dims) continue;
@@ -258,7 +258,7 @@ rp_status rp__op_check(const rp_op *op, rp_error *err) {
     if ((unsigned)op->kind >= RP_N_OPS)
         return rp__fail(err, RP_EINVAL, "op kind wants a number below %d, found %d", RP_N_OPS,
                         (int)op->kind);
-    const op_row *row = &rp__op_rows[op->kind];
+    const op_row *row = &rp__op_table[op->kind];
     letters l = {.lead = NULL};
     for (size_t i = 0; i < sizeof l.size / sizeof *l.size; i++) l.size[i] = -1;
     RP_TRY(check_operands(op, "inputs", row->in, RP_OP_MAX_IN, op->in, op->n_in, &l, err));

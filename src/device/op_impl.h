@@ -30,7 +30,7 @@ typedef struct op_row {
     rp__op_cost (*cost)(const rp_op *op);               /* NULL: all operands once */
 } op_row;
 
-extern const op_row rp__op_rows[RP_N_OPS];
+extern const op_row rp__op_table[RP_N_OPS];
 
 /* Fails with "<op> <label>: " before the sentence. */
 rp_status rp__op_fail(rp_error *err, const rp_op *op, const char *fmt, ...) RP_PRINTF(3, 4);

@@ -319,6 +319,7 @@ RP_TEST(op, in_place_needs_equal_shape_and_dtype) {
     for (int k = 0; k < RP_N_OPS; k++) {
         op = good_op((rp_op_kind)k);
         assert_int_equal(rp__op_partial_outputs(&op), k == RP_OP_KV_WRITE ? 3 : 0);
+        assert_int_equal(rp__op_rows(&op), k == RP_OP_GATHER_ROWS ? 2 : 3);
     }
 }
 

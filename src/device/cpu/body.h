@@ -13,7 +13,7 @@ typedef struct rp__body_args {
     const rp_op *op;
     const void *in[RP_OP_MAX_IN];
     void *out[RP_OP_MAX_OUT];
-    int64_t n_live;   /* live items of dim[0] of the output; the whole dimension when op->live is absent */
+    int64_t n_live;   /* live rows: at most rp__op_rows(op), and that when op->live is absent */
     void *scratch;    /* this worker's own, rp__body_scratch bytes, 64-byte aligned */
     int worker, n_workers;
 } rp__body_args;

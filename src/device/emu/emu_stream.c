@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "device/emu/emu_impl.h"
+#include "device/op.h"
 
 static void lose(rp__emu *emu, const char *text) {
     if (emu->is_lost) return;
@@ -34,7 +35,7 @@ static void run_kernel(rp__emu *emu, const rp__emu_kernel *k) {
     rp__body_args args = {.op = &k->op, .scratch = emu->scratch, .worker = 0, .n_workers = 1};
     for (int i = 0; i < k->op.n_in; i++) args.in[i] = k->in[i];
     for (int i = 0; i < k->op.n_out; i++) args.out[i] = k->out[i];
-    args.n_live = k->op.out[0].dim[0];
+    args.n_live = rp__op_rows(&k->op);
     if (k->live) {
         int32_t n;
         memcpy(&n, k->live, sizeof n);

@@ -1,0 +1,150 @@
+/* The corpus on the reference bodies, on every set of bodies of this machine, and on every device
+ * there is. */
+#include "op/corpus.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu/body.h"
+#include "device/op.h"
+#include "tensor/view.h"
+#include "test.h"
+
+/* ---- bodies on host memory ---- */
+
+static bool body_supports(corpus_machine *m, const rp_op *op) {
+    const rp__body_set *set = m->user;
+    return set->fn[op->kind] != NULL;
+}
+
+static void *scratch_for(const rp_op *op) {
+    size_t bytes = rp__body_scratch(op);
+    void *p = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    if (!p) abort();
+    memset(p, 0x7F, bytes); /* nothing may be expected in it: large NaNs */
+    return p;
+}
+
+/* Variant v: v + 1 workers, run one after the other, the last first. */
+static rp_status run_bodies(corpus_machine *m, corpus_placed *p, int variant, rp_error *err) {
+    (void)err;
+    const rp__body_set *set = m->user;
+    rp__body_args a = {.op = &p->op, .n_workers = variant + 1};
+    for (int j = 0; j < p->op.n_in; j++)
+        a.in[j] = p->in[j].bytes ? p->in[j].bytes + p->op.in[j].offset : NULL;
+    for (int i = 0; i < p->op.n_out; i++)
+        a.out[i] = p->out[i].bytes ? p->out[i].bytes + p->op.out[i].offset : NULL;
+    a.n_live = p->op.live.n_dims ? p->n_live : rp__op_rows(&p->op);
+    for (a.worker = a.n_workers - 1; a.worker >= 0; a.worker--) {
+        a.scratch = scratch_for(&p->op);
+        set->fn[p->op.kind](&a);
+        free(a.scratch);
+    }
+    return RP_OK;
+}
+
+static void report(const char *name, const rp_corpus_result *r) {
+    static const char *const tol[N_TOLS] = {"bits",        "rounded",     "function",
+                                            "norm",        "attention",   "matmul_float",
+                                            "matmul_bf16", "matmul_block"};
+    print_message("%s: %zu cases, %zu not supported; largest error as a part of what is allowed:",
+                  name, r->n_run, r->n_unsupported);
+    for (int i = 1; i < N_TOLS; i++) print_message(" %s %.2f", tol[i], r->worst[i]);
+    print_message("\n");
+    assert_int_equal(r->n_failed, 0);
+}
+
+static void run_set(const rp__body_set *set, bool is_exact) {
+    corpus_machine m = {
+        .name = set->name,
+        .user = (void *)(uintptr_t)set,
+        .is_exact = is_exact,
+        .honours_live = true,
+        .alignment = 64,
+        .n_variants = 3,
+        .supports = body_supports,
+        .run = run_bodies,
+    };
+    rp_corpus_result r;
+    rp_corpus_run_machine(&m, NULL, &r);
+    report(set->name, &r);
+    assert_true(r.n_run > 0);
+}
+
+RP_TEST(corpus, every_op_has_cases_and_a_first_one_by_hand) {
+    bool seen[RP_N_OPS] = {false};
+    for (size_t i = 0; i < rp_corpus_count(); i++) {
+        corpus_case c;
+        rp_corpus_make(i, &c);
+        if (!seen[c.op.kind]) {
+            bool needs_hand = c.op.kind != RP_OP_GATED && c.op.kind != RP_OP_SCALE;
+            if (needs_hand && !strstr(c.name, "by hand"))
+                fail_msg("the first case of %s is not by hand: %s", rp__op_name(c.op.kind), c.name);
+        }
+        seen[c.op.kind] = true;
+        rp_corpus_clear(&c);
+    }
+    for (int k = 0; k < RP_N_OPS; k++)
+        if (!seen[k]) fail_msg("no case for %s", rp__op_name((rp_op_kind)k));
+}
+
+RP_TEST(corpus, reference_bodies) {
+    for (int k = 0; k < RP_N_OPS; k++) assert_non_null(rp__body_reference.fn[k]);
+    run_set(&rp__body_reference, true);
+}
+
+/* A wrong result of any kind must be seen: the corpus is run over bodies that are off by a little.
+ */
+static rp__body_fn spoiled;
+static void spoil(const rp__body_args *a) {
+    spoiled(a);
+    const rp_tensor *t = &a->op->out[a->op->n_out - 1];
+    if (a->n_live == 0 || rp__tensor_elems(t) == 0 || a->worker) return;
+    uint8_t *last = (uint8_t *)a->out[a->op->n_out - 1] + rp__tensor_item_bytes(t) - 1;
+    last[0] ^= 0x40; /* the exponent of a float, a high bit of an index */
+}
+
+RP_TEST(corpus, sees_a_spoiled_element_of_every_op) {
+    int n_seen[RP_N_OPS] = {0};
+    for (size_t i = 0; i < rp_corpus_count(); i++) {
+        corpus_case c;
+        rp_corpus_result r = {0};
+        rp__body_set set = {.name = "spoiled"};
+        corpus_machine m = {.name = "spoiled",
+                            .user = &set,
+                            .alignment = 64,
+                            .n_variants = 1,
+                            .is_quiet = true,
+                            .supports = body_supports,
+                            .run = run_bodies};
+        rp_corpus_make(i, &c);
+        spoiled = rp__body_reference.fn[c.op.kind];
+        set.fn[c.op.kind] = spoil;
+        if (c.n_live < 0 && n_seen[c.op.kind]++ < 3 && rp_corpus_run_case(&m, &c, &r))
+            fail_msg("%s: a spoiled element went unseen", c.name);
+        rp_corpus_clear(&c);
+    }
+}
+
+/* ---- devices ---- */
+
+RP_TEST(corpus, every_device) {
+    bool any = false;
+    for (size_t i = 0; rp__device_name_at(i); i++) {
+        rp_device *dev;
+        rp_error err = {0};
+        rp_status st = rp__device_open(rp__device_name_at(i), NULL, &dev, &err);
+        if (st == RP_EUNSUPPORTED) {
+            print_message("%s\n", err.message);
+            continue;
+        }
+        assert_ok(st, err);
+        rp_corpus_result r;
+        rp_corpus_run(dev, NULL, &r);
+        report(rp__device_name(dev), &r);
+        any = any || r.n_run > 0;
+        rp__device_close(dev);
+    }
+    if (!any) RP_SKIP("no device is built in");
+}

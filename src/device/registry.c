@@ -9,10 +9,12 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/fail.h"
+#include "device/cpu/cpu.h"
 #include "device/device_impl.h"
 #include "device/emu/emu.h"
 
 static const rp_device_api *const built_in[] = {
+    &rp__cpu_api,
     &rp__emu_api,
 };
 

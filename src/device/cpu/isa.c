@@ -1,0 +1,53 @@
+#include "device/cpu/isa.h"
+
+#include <stdio.h>
+#include <strings.h>
+
+#include "base/fail.h"
+
+bool rp__isa_has_generic(void) {
+    return true;
+}
+
+#if defined(__x86_64__)
+bool rp__isa_has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+}
+bool rp__isa_has_avx512(void) {
+    return rp__isa_has_avx2() && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq");
+}
+#endif
+
+/* Best first. */
+static const rp__body_set *const sets[] = {
+#if defined(__x86_64__)
+    &rp__body_avx512,
+    &rp__body_avx2,
+#endif
+    &rp__body_generic,
+    &rp__body_reference,
+};
+enum { N_SETS = sizeof sets / sizeof *sets };
+
+static rp_status fail_listing(rp_error *err, const char *isa) {
+    char names[128] = "";
+    size_t n = 0;
+    for (int i = 0; i < N_SETS; i++)
+        if (sets[i]->is_available())
+            n +=
+                (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", sets[i]->name);
+    return rp__fail(err, RP_EINVAL, "cpu: isa \"%s\" is not available here (available: %s)", isa,
+                    names);
+}
+
+rp_status rp__body_choose(const char *isa, const rp__body_set **out, rp_error *err) {
+    for (int i = 0; i < N_SETS; i++) {
+        if (!sets[i]->is_available() || (isa && strcasecmp(isa, sets[i]->name))) continue;
+        *out = sets[i];
+        return RP_OK;
+    }
+    return fail_listing(err, isa ? isa : "");
+}

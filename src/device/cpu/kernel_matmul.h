@@ -1,0 +1,184 @@
+/* Bodies that read weights: matmul, experts' matmul, embed. Part of kernels.h.
+ *
+ * y[t][n] is the chain of fused sums over k in order, from 0, then + bias, then + add. */
+
+enum {
+    KC = 256, /* columns decoded at a time: with TILE_PANELS panels, half of a 48 KiB first-level
+                 cache */
+    TC = 256, /* rows of x whose partial sums are kept while a panel's columns go by */
+    EXPERT_ROWS = 16, /* rows of x gathered for one expert at a time */
+};
+
+/* Floats of scratch: decoded columns, partial sums. */
+enum { W_FLOATS = TILE_PANELS * KC * RP__PANEL_ROWS, C_FLOATS = TC * TILE_PANELS * RP__PANEL_ROWS };
+_Static_assert((W_FLOATS + C_FLOATS) * sizeof(float) <= RP__MATMUL_SCRATCH,
+               "rp__panel_scratch covers it");
+_Static_assert(KC % RP__PANEL_SUPER == 0, "blocks start at a head");
+
+typedef struct matmul {
+    const uint8_t *w;
+    rp__panel_format format;
+    size_t panel_bytes;
+    int64_t n, k;
+    int64_t n_panels;
+} matmul;
+
+static matmul matmul_of(const rp_tensor *w, const void *data) {
+    matmul m = {.w = data, .format = rp__panel_format_of(w->dtype)};
+    m.n = w->dim[w->n_dims - 2];
+    m.k = w->dim[w->n_dims - 1];
+    m.n_panels = rp__panel_count(m.n);
+    m.panel_bytes = rp__panel_bytes_each(m.format, m.k);
+    return m;
+}
+
+/* Where sums go: y row = y + t * y_stride, and what is added on the way. */
+typedef struct sink {
+    const float *bias;           /* [N] or NULL */
+    const char *add;             /* [T,N] or NULL */
+    size_t add_stride, y_stride; /* bytes */
+    char *y;
+} sink;
+
+static void finish_panel(const matmul *m, const sink *s, int64_t t, int64_t panel,
+                         const float *sums) {
+    int64_t n0 = panel * RP__PANEL_ROWS, n = min_i64(RP__PANEL_ROWS, m->n - n0);
+    v16 v = v16_load(sums);
+    if (s->bias) v = v16_add(v, v16_load_n(s->bias + n0, n));
+    if (s->add)
+        v = v16_add(v, v16_load_n((const float *)(s->add + (size_t)t * s->add_stride) + n0, n));
+    v16_store_n((float *)(s->y + (size_t)t * s->y_stride) + n0, v, n);
+}
+
+/* Panels [from, to) for one row. */
+static void matmul_row(const matmul *m, const sink *s, const float *x, int64_t t, int64_t from,
+                       int64_t to) {
+    float sums[GEMV_PANELS * RP__PANEL_ROWS];
+    for (int64_t p = from; p < to; p += GEMV_PANELS) {
+        int n = (int)min_i64(GEMV_PANELS, to - p);
+        gemv(m->format, n, m->w + (size_t)p * m->panel_bytes, m->panel_bytes, x, m->k, sums);
+        for (int i = 0; i < n; i++) finish_panel(m, s, t, p + i, sums + i * RP__PANEL_ROWS);
+    }
+}
+
+/* Up to TILE_PANELS panels from `panel` on for rows [t0, t0 + n_rows), n_rows <= TC. A missing last
+ * panel is computed as the one before it and not stored. */
+static void matmul_block(const matmul *m, const sink *s, const float *x, size_t x_stride,
+                         int64_t t0, int64_t n_rows, int64_t panel, float *scratch) {
+    float *c = scratch + W_FLOATS;
+    int n_panels = (int)min_i64(TILE_PANELS, m->n_panels - panel);
+    tile_args a = {.x_stride = x_stride, .c = c, .c_stride = TILE_PANELS * RP__PANEL_ROWS};
+    for (int64_t k = 0; k < m->k; k += KC) {
+        a.n = min_i64(KC, m->k - k);
+        for (int p = 0; p < TILE_PANELS; p++)
+            a.w[p] = p < n_panels
+                         ? decode_panel(m->format, m->w + (size_t)(panel + p) * m->panel_bytes, k,
+                                        a.n, scratch + p * KC * RP__PANEL_ROWS)
+                         : a.w[p - 1];
+        a.x = x + k;
+        a.is_first = k == 0;
+        tile_rows(n_rows, a);
+    }
+    for (int64_t r = 0; r < n_rows; r++)
+        for (int p = 0; p < n_panels; p++)
+            finish_panel(m, s, t0 + r, panel + p, c + (size_t)r * a.c_stride + p * RP__PANEL_ROWS);
+}
+
+/* Rows are cut so that every worker has something to do also when there are few panels. */
+static void matmul_tiled(const rp__body_args *a, const matmul *m, const sink *s) {
+    const rp_tensor *tx = &a->op->in[0];
+    int64_t n_groups = (m->n_panels + TILE_PANELS - 1) / TILE_PANELS;
+    int64_t n_cuts = (a->n_live + TC - 1) / TC;
+    int64_t most_cuts = (a->n_live + TILE_ROWS - 1) / TILE_ROWS;
+    if (n_cuts * n_groups < 2 * a->n_workers) n_cuts = 2 * a->n_workers / n_groups;
+    n_cuts = max_i64(1, min_i64(n_cuts, most_cuts));
+    if ((a->n_live + n_cuts - 1) / n_cuts > TC) n_cuts = (a->n_live + TC - 1) / TC;
+    ref_share items = ref_split(a, n_cuts * n_groups);
+    for (int64_t i = items.from; i < items.to; i++) {
+        int64_t cut = i / n_groups, t0 = a->n_live * cut / n_cuts,
+                t1 = a->n_live * (cut + 1) / n_cuts;
+        matmul_block(m, s, ref_item(tx, a->in[0], t0), tx->stride / sizeof(float), t0, t1 - t0,
+                     i % n_groups * TILE_PANELS, a->scratch);
+    }
+}
+
+static void fast_matmul(const rp__body_args *a) {
+    const rp_op *op = a->op;
+    if (!op->in[1].is_weight) {
+        rp__body_reference.fn[RP_OP_MATMUL](a);
+        return;
+    }
+    matmul m = matmul_of(&op->in[1], a->in[1]);
+    sink s = {.y = a->out[0], .y_stride = op->out[0].stride};
+    if (has_in(a, 2)) s.bias = a->in[2];
+    if (has_in(a, 3)) s.add = a->in[3], s.add_stride = op->in[3].stride;
+    if (a->n_live == 1) {
+        ref_share panels = ref_split(a, m.n_panels);
+        matmul_row(&m, &s, a->in[0], 0, panels.from, panels.to);
+    } else if (a->n_live > 1) {
+        matmul_tiled(a, &m, &s);
+    }
+}
+
+/* ---- experts ---- */
+
+/* One (token, choice) of an op as a row of x and of y. */
+static const float *expert_x(const rp__body_args *a, int64_t i, int64_t n_choices) {
+    const rp_tensor *tx = &a->op->in[0];
+    const float *x = ref_item(tx, a->in[0], i / n_choices);
+    return tx->n_dims == 3 ? x + i % n_choices * tx->dim[2] : x;
+}
+
+static int64_t expert_id(const rp__body_args *a, int64_t i, int64_t n_choices) {
+    const int32_t *ids = ref_item(&a->op->in[2], a->in[2], i / n_choices);
+    return ids[i % n_choices];
+}
+
+/* Each worker makes its own panels for all rows, so that an expert's panel is read by one worker
+ * only. */
+static void fast_expert_matmul(const rp__body_args *a) {
+    const rp_op *op = a->op;
+    if (!op->in[1].is_weight) {
+        rp__body_reference.fn[RP_OP_EXPERT_MATMUL](a);
+        return;
+    }
+    matmul m = matmul_of(&op->in[1], a->in[1]);
+    int64_t n_choices = op->in[2].dim[1], n_rows = a->n_live * n_choices;
+    size_t expert_bytes = (size_t)m.n_panels * m.panel_bytes;
+    const uint8_t *first = m.w;
+    ref_share panels = ref_split(a, m.n_panels);
+    for (int64_t i = 0; i < n_rows; i++) {
+        int64_t id = expert_id(a, i, n_choices);
+        rp__assert(id >= 0 && id < op->in[1].dim[0], "expert %lld of %lld", (long long)id,
+                   (long long)op->in[1].dim[0]);
+        m.w = first + (size_t)id * expert_bytes;
+        sink s = {.y = ref_item_out(&op->out[0], a->out[0], i / n_choices)};
+        s.y += (size_t)(i % n_choices) * (size_t)m.n * sizeof(float);
+        matmul_row(&m, &s, expert_x(a, i, n_choices), 0, panels.from, panels.to);
+    }
+}
+
+/* ---- embed ---- */
+
+static void fast_embed(const rp__body_args *a) {
+    const rp_op *op = a->op;
+    const rp_tensor *table = &op->in[0];
+    if (!table->is_weight) {
+        rp__body_reference.fn[RP_OP_EMBED](a);
+        return;
+    }
+    const int32_t *ids = a->in[1];
+    v16 scale = v16_set1(op->p.embed.scale);
+    ref_share tokens = ref_split(a, a->n_live);
+    for (int64_t t = tokens.from; t < tokens.to; t++) {
+        rp__assert(ids[t] >= 0 && ids[t] < table->dim[0], "id %d of %lld", (int)ids[t],
+                   (long long)table->dim[0]);
+        float *y = ref_item_out(&op->out[0], a->out[0], t);
+        rp__panel_row(table, a->in[0], ids[t], y);
+        if (op->p.embed.scale == 1.0f) continue;
+        for (int64_t e = 0; e < table->dim[1]; e += 16) {
+            int64_t n = min_i64(16, table->dim[1] - e);
+            v16_store_n(y + e, v16_mul(scale, v16_load_n(y + e, n)), n);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+/* Panels as vectors: decoding them, one row of x against several (gemv), a tile of rows against a
+ * few (tile). Part of kernels.h. */
+
+/* ---- one panel, column after column ---- */
+
+typedef struct cursor {
+    const uint8_t *p;
+    v16 d, dmin; /* K formats: what the factors of these 256 columns multiply */
+} cursor;
+
+V16_INLINE void take_head(rp__panel_traits t, cursor *c) {
+    c->d = v16_from_f16((const uint16_t *)c->p);
+    if (t.has_min) c->dmin = v16_from_f16((const uint16_t *)(c->p + RP__PANEL_ROWS * 2));
+    c->p += rp__panel_head_bytes(t);
+}
+
+V16_INLINE v16 group_scale(rp__panel_traits t, const cursor *c, int g) {
+    if (!t.is_k) return v16_from_f16((const uint16_t *)c->p);
+    return v16_mul(c->d, v16_from_i8(c->p + g * RP__PANEL_ROWS));
+}
+
+V16_INLINE v16 group_min(rp__panel_traits t, const cursor *c, int g, v16 scale) {
+    const uint8_t *mins = c->p + rp__panel_scale_bytes(t);
+    if (!t.has_min) return v16_mul(scale, v16_set1(-(float)t.zero));
+    if (!t.is_k) return v16_from_f16((const uint16_t *)mins);
+    return v16_mul(c->dmin, v16_from_i8(mins + g * RP__PANEL_ROWS));
+}
+
+/* Columns i and i + 1 of the chunk as whole numbers. */
+V16_INLINE void take_pair(rp__panel_traits t, const cursor *c, int i, v16 *even, v16 *odd) {
+    const uint8_t *q = c->p + rp__panel_scale_bytes(t) * (1u + t.has_min);
+    if (t.bits == 4) {
+        v16_nibbles(q + i / 2 * RP__PANEL_ROWS, even, odd);
+    } else {
+        *even = v16_from_i8(q + i * RP__PANEL_ROWS);
+        *odd = v16_from_i8(q + (i + 1) * RP__PANEL_ROWS);
+    }
+}
+
+V16_INLINE v16 value_of(rp__panel_traits t, v16 q, v16 scale, v16 min) {
+    return t.has_min || t.zero ? v16_fma(scale, q, min) : v16_mul(scale, q);
+}
+
+V16_INLINE v16 plain_column(rp__panel_format f, const uint8_t *p, int64_t k) {
+    if (f == RP__PANEL_F32) return v16_load((const float *)p + k * RP__PANEL_ROWS);
+    if (f == RP__PANEL_F16) return v16_from_f16((const uint16_t *)p + k * RP__PANEL_ROWS);
+    return v16_from_bf16((const uint16_t *)p + k * RP__PANEL_ROWS);
+}
+
+/* ---- gemv: sums of n panels over all of k for one row of x ---- */
+
+V16_INLINE void gemv_plain(rp__panel_format f, int n, const uint8_t *w, size_t panel_bytes,
+                           const float *x, int64_t k, v16 *acc) {
+    for (int64_t i = 0; i < k; i++) {
+        v16 xi = v16_set1(x[i]);
+        UNROLL for (int p = 0; p < n; p++) acc[p] =
+            v16_fma(plain_column(f, w + (size_t)p * panel_bytes, i), xi, acc[p]);
+    }
+}
+
+/* The columns [from, to) of one chunk, which share a scale. */
+V16_INLINE void gemv_group(rp__panel_traits t, int n, const cursor *at, int g, const float *x,
+                           v16 *acc) {
+    v16 scale[GEMV_PANELS], min[GEMV_PANELS];
+    UNROLL for (int p = 0; p < n; p++) {
+        scale[p] = group_scale(t, &at[p], g);
+        min[p] = group_min(t, &at[p], g, scale[p]);
+    }
+    for (int i = g * t.group; i < (g + 1) * t.group; i += 2) {
+        v16 x0 = v16_set1(x[i]), x1 = v16_set1(x[i + 1]);
+        UNROLL for (int p = 0; p < n; p++) {
+            v16 even, odd;
+            take_pair(t, &at[p], i, &even, &odd);
+            acc[p] = v16_fma(value_of(t, even, scale[p], min[p]), x0, acc[p]);
+            acc[p] = v16_fma(value_of(t, odd, scale[p], min[p]), x1, acc[p]);
+        }
+    }
+}
+
+V16_INLINE void gemv_blocks(rp__panel_traits t, int n, const uint8_t *w, size_t panel_bytes,
+                            const float *x, int64_t k, v16 *acc) {
+    cursor at[GEMV_PANELS];
+    UNROLL for (int p = 0; p < n; p++) at[p] =
+        (cursor){w + (size_t)p * panel_bytes, v16_zero(), v16_zero()};
+    for (int64_t c = 0; c < k / RP__PANEL_CHUNK; c++, x += RP__PANEL_CHUNK) {
+        if (t.is_k && c % 8 == 0) UNROLL for (int p = 0; p < n; p++) take_head(t, &at[p]);
+        for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++) gemv_group(t, n, at, g, x, acc);
+        UNROLL for (int p = 0; p < n; p++) at[p].p += rp__panel_chunk_bytes(t);
+    }
+}
+
+V16_INLINE void gemv_n(rp__panel_format f, int n, const uint8_t *w, size_t panel_bytes,
+                       const float *x, int64_t k, float *out) {
+    v16 acc[GEMV_PANELS];
+    UNROLL for (int p = 0; p < n; p++) acc[p] = v16_zero();
+    rp__panel_traits t = rp__panel_traits_of(f);
+    if (t.bits)
+        gemv_blocks(t, n, w, panel_bytes, x, k, acc);
+    else
+        gemv_plain(f, n, w, panel_bytes, x, k, acc);
+    UNROLL for (int p = 0; p < n; p++) v16_store(out + p * RP__PANEL_ROWS, acc[p]);
+}
+
+/* out [n * 16] = the sums of n <= GEMV_PANELS panels. One instance per format, of the full width
+ * and of one. */
+static void gemv(rp__panel_format f, int n, const uint8_t *w, size_t panel_bytes, const float *x,
+                 int64_t k, float *out) {
+    switch (f) {
+#define RP_X(code, bits, group, is_k, has_min, zero)                                               \
+    case RP__PANEL_##code:                                                                         \
+        if (n == GEMV_PANELS)                                                                      \
+            gemv_n(RP__PANEL_##code, GEMV_PANELS, w, panel_bytes, x, k, out);                      \
+        else                                                                                       \
+            for (int p = 0; p < n; p++)                                                            \
+                gemv_n(RP__PANEL_##code, 1, w + (size_t)p * panel_bytes, panel_bytes, x, k,        \
+                       out + p * RP__PANEL_ROWS);                                                  \
+        break;
+        RP__PANEL_TABLE(RP_X)
+#undef RP_X
+    case RP__N_PANEL_FORMATS:
+        break;
+    }
+}
+
+/* ---- decoding part of a panel to F32 columns ---- */
+
+V16_INLINE void decode_blocks(rp__panel_traits t, const uint8_t *panel, int64_t k0, int64_t n,
+                              float *dst) {
+    cursor at = {panel, v16_zero(), v16_zero()};
+    int64_t first = k0 / RP__PANEL_CHUNK;
+    at.p +=
+        (size_t)first * rp__panel_chunk_bytes(t) + (size_t)(first / 8) * rp__panel_head_bytes(t);
+    for (int64_t c = first; c < first + n / RP__PANEL_CHUNK;
+         c++, dst += RP__PANEL_CHUNK * RP__PANEL_ROWS) {
+        if (t.is_k && c % 8 == 0) take_head(t, &at);
+        for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++) {
+            v16 scale = group_scale(t, &at, g), min = group_min(t, &at, g, scale);
+            for (int i = g * t.group; i < (g + 1) * t.group; i += 2) {
+                v16 even, odd;
+                take_pair(t, &at, i, &even, &odd);
+                v16_store(dst + i * RP__PANEL_ROWS, value_of(t, even, scale, min));
+                v16_store(dst + (i + 1) * RP__PANEL_ROWS, value_of(t, odd, scale, min));
+            }
+        }
+        at.p += rp__panel_chunk_bytes(t);
+    }
+}
+
+V16_INLINE void decode_plain(rp__panel_format f, const uint8_t *panel, int64_t k0, int64_t n,
+                             float *dst) {
+    for (int64_t i = 0; i < n; i++)
+        v16_store(dst + i * RP__PANEL_ROWS, plain_column(f, panel, k0 + i));
+}
+
+/* Columns [k0, k0 + n) of a panel as n rows of 16 floats: `dst`, or the panel's own memory when it
+ * is F32 already. k0 is a multiple of 256. */
+static const float *decode_panel(rp__panel_format f, const uint8_t *panel, int64_t k0, int64_t n,
+                                 float *dst) {
+    if (f == RP__PANEL_F32) return (const float *)panel + k0 * RP__PANEL_ROWS;
+    switch (f) {
+#define RP_X(code, bits, group, is_k, has_min, zero)                                               \
+    case RP__PANEL_##code:                                                                         \
+        if (bits)                                                                                  \
+            decode_blocks(rp__panel_traits_of(RP__PANEL_##code), panel, k0, n, dst);               \
+        else                                                                                       \
+            decode_plain(RP__PANEL_##code, panel, k0, n, dst);                                     \
+        break;
+        RP__PANEL_TABLE(RP_X)
+#undef RP_X
+    case RP__N_PANEL_FORMATS:
+        break;
+    }
+    return dst;
+}
+
+/* ---- tile: c [rows][..] += x [rows][n] times n columns of TILE_PANELS panels ---- */
+
+/* What a tile works on. Row r of x is x + r * x_stride, row r of c is c + r * c_stride (strides in
+ * floats); panel p fills 16 floats of a row of c at 16 * p. */
+typedef struct tile_args {
+    const float *x;
+    size_t x_stride;
+    const float *w[TILE_PANELS];
+    int64_t n;
+    float *c;
+    size_t c_stride;
+    bool is_first; /* sums start from 0, else from c */
+} tile_args;
+
+V16_INLINE void tile_n(int rows, const tile_args *a) {
+    v16 acc[TILE_ROWS][TILE_PANELS];
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) acc[r][p] =
+        a->is_first ? v16_zero() : v16_load(a->c + (size_t)r * a->c_stride + p * RP__PANEL_ROWS);
+    /* One pointer per three rows: the others are reached as base + stride and base + 2 * stride. */
+    const float *base[(TILE_ROWS + 2) / 3];
+    UNROLL for (int b = 0; b < (rows + 2) / 3; b++) base[b] = a->x + (size_t)(3 * b) * a->x_stride;
+    const float *w[TILE_PANELS];
+    UNROLL for (int p = 0; p < TILE_PANELS; p++) w[p] = a->w[p];
+    const size_t stride = a->x_stride;
+    for (int64_t i = 0; i < a->n; i++) {
+        v16 wi[TILE_PANELS];
+        UNROLL for (int p = 0; p < TILE_PANELS; p++) {
+            wi[p] = v16_load(w[p]);
+            w[p] += RP__PANEL_ROWS;
+        }
+        UNROLL for (int r = 0; r < rows; r++) {
+            v16 xr = v16_set1(base[r / 3][(size_t)(r % 3) * stride]);
+            UNROLL for (int p = 0; p < TILE_PANELS; p++) acc[r][p] = v16_fma(wi[p], xr, acc[r][p]);
+        }
+        UNROLL for (int b = 0; b < (rows + 2) / 3; b++) base[b]++;
+    }
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++)
+        v16_store(a->c + (size_t)r * a->c_stride + p * RP__PANEL_ROWS, acc[r][p]);
+}
+
+static void tile(int rows, const tile_args *a) {
+    switch (rows) {
+    case 1:
+        tile_n(1, a);
+        break;
+    case 2:
+        tile_n(2, a);
+        break;
+#if TILE_ROWS > 2
+    case 3:
+        tile_n(3, a);
+        break;
+    case 4:
+        tile_n(4, a);
+        break;
+    case 5:
+        tile_n(5, a);
+        break;
+    case 6:
+        tile_n(6, a);
+        break;
+#endif
+#if TILE_ROWS > 6
+    case 7:
+        tile_n(7, a);
+        break;
+    case 8:
+        tile_n(8, a);
+        break;
+    case 9:
+        tile_n(9, a);
+        break;
+    case 10:
+        tile_n(10, a);
+        break;
+    case 11:
+        tile_n(11, a);
+        break;
+    case 12:
+        tile_n(12, a);
+        break;
+    case 13:
+        tile_n(13, a);
+        break;
+    case 14:
+        tile_n(14, a);
+        break;
+#endif
+    default:
+        rp__panic(__FILE__, __LINE__, "rows", "a tile of %d rows", rows);
+    }
+}
+
+/* Any number of rows, as even tiles: a last tile of one row would run at a fraction of the speed.
+ */
+static void tile_rows(int64_t n_rows, tile_args a) {
+    int64_t n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS;
+    for (int64_t i = 0; i < n_tiles; i++) {
+        int64_t rows = n_rows * (i + 1) / n_tiles - n_rows * i / n_tiles;
+        tile((int)rows, &a);
+        a.x += (size_t)rows * a.x_stride;
+        a.c += (size_t)rows * a.c_stride;
+    }
+}

@@ -1,0 +1,90 @@
+/* Panels: weights as the fast kernels want them.
+ *
+ * A matrix [N,K] is cut into panels of 16 rows (the last padded with zero rows); inside a panel the
+ * 16 values of one column lie side by side, so that a kernel's lane is an output row and every sum
+ * runs over k in order. Whatever the file's format, a weight is fma(scale, q, min) with an exact
+ * product: one rounding, as in the file's decoder.
+ *
+ * Quantised panels go in chunks of 32 columns: [scales][mins][q]. q: 16 bytes per column (I8), or
+ * per pair of columns (U4: the even column in the low nibble). Scales and mins: one of each per row
+ * per group of columns, either F16, or (K) an 8-bit factor that a pair of F16 per row and 256
+ * columns multiplies: those head every eighth chunk ([d][dmin]). A [X,N,K] weight is X such
+ * matrices one after another, each padded by itself.
+ *
+ * kernels.h reads this layout; panel.c writes it. */
+#ifndef RP_DEVICE_CPU_PANEL_H
+#define RP_DEVICE_CPU_PANEL_H
+
+#include "device/cpu/body.h"
+
+enum { RP__PANEL_ROWS = 16, RP__PANEL_CHUNK = 32, RP__PANEL_SUPER = 256 };
+
+/* X(code, bits of q (0: plain), columns per group, two-level scales, stored mins, zero: min is
+ * -zero * scale) */
+#define RP__PANEL_TABLE(X)                                                                         \
+    X(F32, 0, 32, 0, 0, 0)                                                                         \
+    X(F16, 0, 32, 0, 0, 0)                                                                         \
+    X(BF16, 0, 32, 0, 0, 0)                                                                        \
+    X(U4_ZERO8, 4, 32, 0, 0, 8)     /* Q4_0 */                                                     \
+    X(U4_MIN, 4, 32, 0, 1, 0)       /* Q4_1 */                                                     \
+    X(U4_K32_MIN, 4, 32, 1, 1, 0)   /* Q4_K */                                                     \
+    X(U4_K16_MIN, 4, 16, 1, 1, 0)   /* Q2_K */                                                     \
+    X(U4_K16_ZERO4, 4, 16, 1, 0, 4) /* Q3_K */                                                     \
+    X(I8, 8, 32, 0, 0, 0)           /* Q8_0, Q5_0, IQ4_NL */                                       \
+    X(I8_MIN, 8, 32, 0, 1, 0)       /* Q5_1 */                                                     \
+    X(I8_K32_MIN, 8, 32, 1, 1, 0)   /* Q5_K */                                                     \
+    X(I8_K16, 8, 16, 1, 0, 0)       /* Q6_K */
+
+typedef enum rp__panel_format {
+#define RP_X(code, bits, group, is_k, has_min, zero) RP__PANEL_##code,
+    RP__PANEL_TABLE(RP_X)
+#undef RP_X
+        RP__N_PANEL_FORMATS
+} rp__panel_format;
+
+typedef struct rp__panel_traits {
+    uint8_t bits, group, is_k, has_min, zero;
+} rp__panel_traits;
+
+/* A row of the table; with a constant argument in an inlined kernel, constants. */
+static inline __attribute__((always_inline)) rp__panel_traits
+rp__panel_traits_of(rp__panel_format f) {
+    switch (f) {
+#define RP_X(code, bits, group, is_k, has_min, zero)                                               \
+    case RP__PANEL_##code:                                                                         \
+        return (rp__panel_traits){bits, group, is_k, has_min, zero};
+        RP__PANEL_TABLE(RP_X)
+#undef RP_X
+    case RP__N_PANEL_FORMATS:
+        break;
+    }
+    return (rp__panel_traits){0};
+}
+
+/* Bytes of the parts of a quantised chunk. */
+static inline __attribute__((always_inline)) size_t rp__panel_scale_bytes(rp__panel_traits t) {
+    return t.is_k ? (size_t)(RP__PANEL_CHUNK / t.group) * RP__PANEL_ROWS : RP__PANEL_ROWS * 2;
+}
+static inline __attribute__((always_inline)) size_t rp__panel_chunk_bytes(rp__panel_traits t) {
+    return rp__panel_scale_bytes(t) * (1u + t.has_min) +
+           (size_t)RP__PANEL_ROWS * RP__PANEL_CHUNK * t.bits / 8;
+}
+static inline __attribute__((always_inline)) size_t rp__panel_head_bytes(rp__panel_traits t) {
+    return t.is_k ? RP__PANEL_ROWS * 2 * (1u + t.has_min) : 0;
+}
+
+rp__panel_format rp__panel_format_of(rp_dtype dtype);
+size_t rp__panel_bytes_each(rp__panel_format f, int64_t k); /* bytes of one panel with k columns */
+int64_t rp__panel_count(int64_t n);                         /* panels of a matrix with n rows */
+
+/* True when the device keeps this weight in panels: two dimensions or more of a type that decodes
+ * to F32. */
+bool rp__panel_wants(const rp_tensor *desc);
+
+/* Scratch of the fast matmuls, per worker: decoded columns and partial sums of a tile. */
+enum { RP__MATMUL_SCRATCH = 2 * 256 * 32 * 4 };
+
+/* Scratch bytes per worker that the fast sets need for this op (part of rp__body_scratch). */
+size_t rp__panel_scratch(const rp_op *op);
+
+#endif

@@ -1,0 +1,280 @@
+#include "device/cpu/script.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/fail.h"
+#include "device/cpu/panel.h"
+#include "tensor/view.h"
+
+/* Bytes an op touches. */
+typedef struct access {
+    uintptr_t from, to;
+    bool is_write, by_all; /* by_all: any worker may have touched it; else worker 0 */
+} access;
+
+enum { MAX_ACCESSES = RP_OP_MAX_IN + RP_OP_MAX_OUT + 1 };
+
+typedef struct step {
+    rp__body_fn fn; /* NULL: copy n_bytes from in[0] to out[0] */
+    rp_op op;
+    const void *in[RP_OP_MAX_IN];
+    void *out[RP_OP_MAX_OUT];
+    const int32_t *live; /* NULL: all items */
+    size_t n_bytes;
+    bool is_split, has_barrier;
+} step;
+
+struct rp__script {
+    const rp__body_set *set;
+    step *steps;
+    size_t n_steps, steps_cap;
+    size_t scratch_each, n_barriers;
+    access *seen; /* since the last barrier, while compiling */
+    size_t n_seen, seen_cap;
+};
+
+/* ---- scratch ---- */
+
+bool rp__scratch_reserve(rp__scratch *s, size_t each) {
+    size_t rounded, total;
+    if (each <= s->each) return true;
+    if (!rp__add_ok(each, 63, &rounded)) return false;
+    rounded &= ~(size_t)63;
+    if (!rp__mul_ok(rounded, (size_t)s->n_workers, &total)) return false;
+    char *bytes = rp__alloc_aligned(64, total);
+    if (!bytes) return false;
+    rp__free(s->bytes);
+    s->bytes = bytes;
+    s->each = rounded;
+    return true;
+}
+
+void rp__scratch_clear(rp__scratch *s) {
+    rp__free(s->bytes);
+    s->bytes = NULL;
+    s->each = 0;
+}
+
+/* ---- building ---- */
+
+rp_status rp__script_create(const rp__body_set *set, rp__script **out, rp_error *err) {
+    *out = rp__calloc(1, sizeof **out);
+    if (!*out) return rp__fail(err, RP_ENOMEM, "cpu: no memory for a script");
+    (*out)->set = set;
+    return RP_OK;
+}
+
+void rp__script_destroy(rp__script *s) {
+    if (!s) return;
+    rp__free(s->steps);
+    rp__free(s->seen);
+    rp__free(s);
+}
+
+void rp__script_reset(rp__script *s) {
+    s->n_steps = s->n_barriers = s->scratch_each = 0;
+}
+
+static step *add_step(rp__script *s, rp_error *err) {
+    if (s->n_steps == s->steps_cap) {
+        size_t cap = s->steps_cap ? s->steps_cap * 2 : 1;
+        step *steps = rp__realloc_array(s->steps, cap, sizeof *steps);
+        if (!steps) {
+            rp__fail(err, RP_ENOMEM, "cpu: no memory for a script of %zu steps", cap);
+            return NULL;
+        }
+        s->steps = steps;
+        s->steps_cap = cap;
+    }
+    step *st = &s->steps[s->n_steps++];
+    memset(st, 0, sizeof *st);
+    return st;
+}
+
+static void *address(const rp_tensor *t) {
+    return t->buffer ? (char *)t->buffer->handle + t->offset : NULL;
+}
+
+rp_status rp__script_add(rp__script *s, const rp_op *op, rp_error *err) {
+    step *st = add_step(s, err);
+    if (!st) return RP_ENOMEM;
+    st->op = *op;
+    st->op.label = NULL; /* borrowed: not ours to keep */
+    st->fn = s->set->fn[op->kind];
+    if (!st->fn) st->fn = rp__body_reference.fn[op->kind];
+    for (int i = 0; i < op->n_in; i++) st->in[i] = address(&op->in[i]);
+    for (int i = 0; i < op->n_out; i++) st->out[i] = address(&op->out[i]);
+    st->live = address(&op->live);
+    size_t scratch = rp__body_scratch(op);
+    if (scratch > s->scratch_each) s->scratch_each = scratch;
+    return RP_OK;
+}
+
+rp_status rp__script_add_copy(rp__script *s, void *dst, const void *src, size_t n, rp_error *err) {
+    step *st = add_step(s, err);
+    if (!st) return RP_ENOMEM;
+    st->in[0] = src;
+    st->out[0] = dst;
+    st->n_bytes = n;
+    return RP_OK;
+}
+
+/* ---- compiling ---- */
+
+static access access_of(const rp_tensor *t, const void *at, bool is_write, bool by_all) {
+    size_t n = t->is_weight && rp__panel_wants(t) ? rp__panel_bytes(t) : rp__tensor_span(t);
+    return (access){(uintptr_t)at, (uintptr_t)at + n, is_write, by_all};
+}
+
+static int accesses_of(const step *st, access *out) {
+    int n = 0;
+    if (!st->fn) {
+        out[n++] = (access){(uintptr_t)st->in[0], (uintptr_t)st->in[0] + st->n_bytes, false, false};
+        out[n++] =
+            (access){(uintptr_t)st->out[0], (uintptr_t)st->out[0] + st->n_bytes, true, false};
+        return n;
+    }
+    for (int i = 0; i < st->op.n_in; i++)
+        if (st->in[i]) out[n++] = access_of(&st->op.in[i], st->in[i], false, st->is_split);
+    for (int i = 0; i < st->op.n_out; i++)
+        if (st->out[i]) out[n++] = access_of(&st->op.out[i], st->out[i], true, st->is_split);
+    /* Every worker reads the live count of a split step. */
+    if (st->live) out[n++] = access_of(&st->op.live, st->live, false, st->is_split);
+    return n;
+}
+
+static bool clashes(const access *a, const access *b) {
+    if (!a->by_all && !b->by_all) return false; /* both on worker 0, which keeps its own order */
+    if (!a->is_write && !b->is_write) return false;
+    return a->from < b->to && b->from < a->to;
+}
+
+/* Element operations from which splitting pays: a wake-up or two barriers take about as long as
+ * some thousand. */
+enum { SPLIT_FROM = 16384 };
+
+static int64_t work_of(const rp_op *op) {
+    const rp_tensor *out = &op->out[0];
+    switch (op->kind) {
+    case RP_OP_MATMUL:
+        return rp__tensor_elems(&op->in[0]) * op->in[1].dim[0];
+    case RP_OP_EXPERT_MATMUL:
+        return rp__tensor_elems(out) * rp__tensor_last(&op->in[1]);
+    case RP_OP_ATTENTION:
+        return SPLIT_FROM; /* depends on positions, known only when it runs */
+    case RP_OP_KV_WRITE:
+        return rp__tensor_elems(&op->in[0]) * 2;
+    case RP_OP_ARGMAX:
+    case RP_OP_TOPK:
+    case RP_OP_SAMPLE:
+        return op->in[0].dim[0] > 1 ? rp__tensor_elems(&op->in[0]) : 0;
+    default:
+        return rp__tensor_elems(out);
+    }
+}
+
+static bool add_seen(rp__script *s, const access *a, int n) {
+    if (s->n_seen + (size_t)n > s->seen_cap) {
+        size_t cap = s->seen_cap ? s->seen_cap * 2 : 64;
+        access *seen = rp__realloc_array(s->seen, cap, sizeof *seen);
+        if (!seen) return false;
+        s->seen = seen;
+        s->seen_cap = cap;
+    }
+    memcpy(s->seen + s->n_seen, a, (size_t)n * sizeof *a);
+    s->n_seen += (size_t)n;
+    return true;
+}
+
+static bool needs_barrier(const rp__script *s, const access *a, int n) {
+    for (int i = 0; i < n; i++)
+        for (size_t j = 0; j < s->n_seen; j++)
+            if (clashes(&a[i], &s->seen[j])) return true;
+    return false;
+}
+
+rp_status rp__script_compile(rp__script *s, int n_workers, rp_error *err) {
+    s->n_seen = s->n_barriers = 0;
+    for (size_t i = 0; i < s->n_steps; i++) {
+        step *st = &s->steps[i];
+        access a[MAX_ACCESSES];
+        st->is_split = n_workers > 1 && st->fn && work_of(&st->op) >= SPLIT_FROM;
+        st->has_barrier = false;
+        if (n_workers == 1 || s->n_steps == 1) continue; /* nothing to wait for */
+        int n = accesses_of(st, a);
+        if (needs_barrier(s, a, n)) {
+            st->has_barrier = true;
+            s->n_barriers++;
+            s->n_seen = 0;
+        }
+        if (!add_seen(s, a, n))
+            return rp__fail(err, RP_ENOMEM, "cpu: no memory to compile a script");
+    }
+    rp__free(s->seen);
+    s->seen = NULL;
+    s->n_seen = s->seen_cap = 0;
+    return RP_OK;
+}
+
+/* ---- running ---- */
+
+typedef struct run {
+    const rp__script *script;
+    rp__pool *pool;
+    const rp__scratch *scratch;
+} run;
+
+/* The rows that op->live cuts: those of the output, or of k where the output is a cache. */
+static int64_t rows_of(const rp_op *op) {
+    return op->kind == RP_OP_KV_WRITE ? op->in[0].dim[0] : op->out[0].dim[0];
+}
+
+static int64_t live_rows(const step *st) {
+    int64_t all = rows_of(&st->op);
+    if (!st->live) return all;
+    return *st->live < 0 ? 0 : *st->live < all ? *st->live : all;
+}
+
+static void run_step(const run *r, const step *st, int worker, int n_workers) {
+    if (!st->fn) {
+        memmove(st->out[0], st->in[0], st->n_bytes);
+        return;
+    }
+    rp__body_args a = {
+        .op = &st->op, .n_live = live_rows(st), .worker = worker, .n_workers = n_workers};
+    memcpy(a.in, st->in, sizeof a.in);
+    memcpy(a.out, st->out, sizeof a.out);
+    if (r->scratch->bytes) a.scratch = r->scratch->bytes + (size_t)worker * r->scratch->each;
+    st->fn(&a);
+}
+
+static void walk(void *arg, int worker, int n_workers) {
+    const run *r = arg;
+    for (size_t i = 0; i < r->script->n_steps; i++) {
+        const step *st = &r->script->steps[i];
+        if (st->has_barrier) rp__pool_barrier(r->pool);
+        if (st->is_split)
+            run_step(r, st, worker, n_workers);
+        else if (worker == 0)
+            run_step(r, st, 0, 1);
+    }
+}
+
+void rp__script_run(const rp__script *s, rp__pool *pool, const rp__scratch *scratch) {
+    run r = {s, pool, scratch};
+    if (s->n_steps == 1 && !s->steps[0].is_split)
+        walk(&r, 0, 1);
+    else
+        rp__pool_run(pool, walk, &r);
+}
+
+size_t rp__script_bytes(const rp__script *s) {
+    return sizeof *s + s->steps_cap * sizeof *s->steps;
+}
+size_t rp__script_scratch(const rp__script *s) {
+    return s->scratch_each;
+}
+size_t rp__script_barriers(const rp__script *s) {
+    return s->n_barriers;
+}

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "device/cpu/panel.h"
+#include "device/op.h"
 #include "tensor/view.h"
 
 /* Bytes an op touches. */
@@ -225,13 +226,9 @@ typedef struct run {
     const rp__scratch *scratch;
 } run;
 
-/* The rows that op->live cuts: those of the output, or of k where the output is a cache. */
-static int64_t rows_of(const rp_op *op) {
-    return op->kind == RP_OP_KV_WRITE ? op->in[0].dim[0] : op->out[0].dim[0];
-}
 
 static int64_t live_rows(const step *st) {
-    int64_t all = rows_of(&st->op);
+    int64_t all = rp__op_rows(&st->op);
     if (!st->live) return all;
     return *st->live < 0 ? 0 : *st->live < all ? *st->live : all;
 }

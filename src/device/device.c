@@ -335,51 +335,96 @@ static rp_status check_range(const rp_buffer *buf, const char *what, size_t offs
                     what, n, offset, buf->name, buf->bytes);
 }
 
-rp_status rp__buffer_write(rp_buffer *buf, size_t offset, const void *src, size_t n,
-                           rp_error *err) {
+/* What every host access and every event asks first. */
+static rp_status check_queue(rp_device *dev, uint32_t queue, const char *what, const rp_buffer *buf, rp_error *err) {
+    RP_TRY(rp__device_usable(dev, err));
+    if (queue >= dev->props.n_queues)
+        return rp__fail(err, RP_EINVAL, "queue %u on %s, which has %u", queue, dev->api->name, dev->props.n_queues);
+    return queue == 0 ? rp__capture_check_host(dev, what, buf, err) : RP_OK;
+}
+
+rp_status rp__queue_write(rp_buffer *buf, uint32_t queue, size_t offset, const void *src, size_t n, rp_error *err) {
     rp_error local;
     if (!err) err = &local;
     rp_device *dev = buf->owner;
-    RP_TRY(rp__device_usable(dev, err));
-    RP_TRY(rp__capture_check_host(dev, "write to", buf, err));
+    RP_TRY(check_queue(dev, queue, "write to", buf, err));
     RP_TRY(check_range(buf, "write", offset, n, err));
     buf->generation++;
     dev->stats.n_writes++;
     dev->stats.bytes_written += n;
-    return rp__device_note(dev, dev->api->write(dev->self, 0, buf->handle, offset, src, n, err),
-                           err);
+    return rp__device_note(dev, dev->api->write(dev->self, queue, buf->handle, offset, src, n, err), err);
 }
 
-rp_status rp__buffer_read(rp_buffer *buf, size_t offset, void *dst, size_t n, rp_error *err) {
+rp_status rp__queue_read(rp_buffer *buf, uint32_t queue, size_t offset, void *dst, size_t n, rp_error *err) {
     rp_error local;
     if (!err) err = &local;
     rp_device *dev = buf->owner;
-    RP_TRY(rp__device_usable(dev, err));
-    RP_TRY(rp__capture_check_host(dev, "read of", buf, err));
+    RP_TRY(check_queue(dev, queue, "read of", buf, err));
     RP_TRY(check_range(buf, "read", offset, n, err));
     dev->stats.n_reads++;
     dev->stats.bytes_read += n;
-    return rp__device_note(dev, dev->api->read(dev->self, 0, buf->handle, offset, dst, n, err),
-                           err);
+    return rp__device_note(dev, dev->api->read(dev->self, queue, buf->handle, offset, dst, n, err), err);
 }
 
-rp_status rp__buffer_copy(rp_buffer *dst, size_t dst_offset, rp_buffer *src, size_t src_offset,
-                          size_t n, rp_error *err) {
+rp_status rp__queue_copy(rp_buffer *dst, uint32_t queue, size_t dst_offset, rp_buffer *src, size_t src_offset,
+                         size_t n, rp_error *err) {
     rp_error local;
     if (!err) err = &local;
     rp_device *dev = dst->owner;
-    RP_TRY(rp__device_usable(dev, err));
-    RP_TRY(rp__capture_check_host(dev, "copy to", dst, err));
+    RP_TRY(check_queue(dev, queue, "copy to", dst, err));
     if (src->owner != dev)
-        return rp__fail(err, RP_EINVAL,
-                        "copy from buffer \"%s\" on %s to \"%s\" on %s: one device only", src->name,
-                        src->owner->api->name, dst->name, dev->api->name);
+        return rp__fail(err, RP_EINVAL, "copy from buffer \"%s\" on %s to \"%s\" on another device", src->name,
+                        src->owner->api->name, dst->name);
     RP_TRY(check_range(dst, "copy", dst_offset, n, err));
     RP_TRY(check_range(src, "copy", src_offset, n, err));
     dst->generation++;
-    return rp__device_note(
-        dev, dev->api->copy(dev->self, 0, dst->handle, dst_offset, src->handle, src_offset, n, err),
-        err);
+    rp_status status =
+        dev->api->copy(dev->self, queue, dst->handle, dst_offset, src->handle, src_offset, n, err);
+    return rp__device_note(dev, status, err);
+}
+
+rp_status rp__queue_sync(rp_device *dev, uint32_t queue, rp_error *err) {
+    rp_error local;
+    if (!err) err = &local;
+    RP_TRY(check_queue(dev, queue, "sync of", NULL, err));
+    dev->stats.n_syncs++;
+    return rp__device_note(dev, dev->api->sync(dev->self, queue, err), err);
+}
+
+rp_status rp__buffer_write(rp_buffer *buf, size_t offset, const void *src, size_t n, rp_error *err) {
+    return rp__queue_write(buf, 0, offset, src, n, err);
+}
+
+rp_status rp__buffer_read(rp_buffer *buf, size_t offset, void *dst, size_t n, rp_error *err) {
+    return rp__queue_read(buf, 0, offset, dst, n, err);
+}
+
+rp_status rp__buffer_copy(rp_buffer *dst, size_t dst_offset, rp_buffer *src, size_t src_offset, size_t n,
+                          rp_error *err) {
+    return rp__queue_copy(dst, 0, dst_offset, src, src_offset, n, err);
+}
+
+rp_status rp__device_sync(rp_device *dev, rp_error *err) { return rp__queue_sync(dev, 0, err); }
+
+static rp_status check_events(rp_device *dev, rp_error *err) {
+    if (dev->api->event_record) return RP_OK;
+    return rp__fail(err, RP_EUNSUPPORTED, "device %s has no events", dev->api->name);
+}
+
+rp_status rp__event_record(rp_device *dev, uint32_t queue, uint64_t *event, rp_error *err) {
+    rp_error local;
+    if (!err) err = &local;
+    RP_TRY(check_events(dev, err));
+    RP_TRY(check_queue(dev, queue, "event on", NULL, err));
+    return rp__device_note(dev, dev->api->event_record(dev->self, queue, event, err), err);
+}
+
+rp_status rp__event_wait(rp_device *dev, uint32_t queue, uint64_t event, rp_error *err) {
+    rp_error local;
+    if (!err) err = &local;
+    RP_TRY(check_events(dev, err));
+    RP_TRY(check_queue(dev, queue, "wait for an event on", NULL, err));
+    return rp__device_note(dev, dev->api->event_wait(dev->self, queue, event, err), err);
 }
 
 /* ---- mirrors ---- */
@@ -551,13 +596,4 @@ rp_status rp__device_run(rp_device *dev, const rp_op *op, rp_error *err) {
     rp_error local;
     if (!err) err = &local;
     return rp__capture_poison(dev, run(dev, op, err), err);
-}
-
-rp_status rp__device_sync(rp_device *dev, rp_error *err) {
-    rp_error local;
-    if (!err) err = &local;
-    RP_TRY(rp__device_usable(dev, err));
-    RP_TRY(rp__capture_check_host(dev, "sync", NULL, err));
-    dev->stats.n_syncs++;
-    return rp__device_note(dev, dev->api->sync(dev->self, 0, err), err);
 }

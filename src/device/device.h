@@ -56,6 +56,18 @@ rp_status rp__buffer_write(rp_buffer *buf, size_t offset, const void *src, size_
 rp_status rp__buffer_read(rp_buffer *buf, size_t offset, void *dst, size_t n, rp_error *err);
 rp_status rp__buffer_copy(rp_buffer *dst, size_t dst_offset, rp_buffer *src, size_t src_offset, size_t n, rp_error *err);
 
+/* ---- queues: 0 runs ops and is captured; 1, where props.n_queues is 2, is for copying while computing ----
+ * The calls above are queue 0's. Work on one queue is in order; events order the two: `wait` holds back what is issued
+ * on its queue afterwards until everything issued before `record` on the other one has run. RP_EINVAL for a queue that
+ * is not there. Inside a capture, queue 0 refuses events (RP_ECAPTURE_HOST); queue 1 works on. */
+rp_status rp__queue_write(rp_buffer *buf, uint32_t queue, size_t offset, const void *src, size_t n, rp_error *err);
+rp_status rp__queue_read(rp_buffer *buf, uint32_t queue, size_t offset, void *dst, size_t n, rp_error *err);
+rp_status rp__queue_copy(rp_buffer *dst, uint32_t queue, size_t dst_offset, rp_buffer *src, size_t src_offset, size_t n,
+                         rp_error *err);
+rp_status rp__queue_sync(rp_device *dev, uint32_t queue, rp_error *err);
+rp_status rp__event_record(rp_device *dev, uint32_t queue, uint64_t *event, rp_error *err);
+rp_status rp__event_wait(rp_device *dev, uint32_t queue, uint64_t event, rp_error *err);
+
 /* A host copy of a range of a buffer, read again only when the buffer changed: by host, op or replay. `data` from
  * rp__mirror_get is valid until the next get or clear. A zeroed mirror may be cleared; init allocates `bytes`. */
 typedef struct rp__mirror {

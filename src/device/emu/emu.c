@@ -148,18 +148,18 @@ static rp_status find_block(rp__emu *emu, const void *handle, size_t offset, siz
     return RP_OK;
 }
 
-static rp_status check_host(rp__emu *emu, const char *what, const void *handle, size_t offset,
+static rp_status check_host(rp__emu *emu, uint32_t queue, const char *what, const void *handle, size_t offset,
                             size_t n, rp_error *err) {
     rp__emu_block block;
     RP_TRY(check_lost(emu, err));
-    if (emu->recording) return violate(emu, err, what);
+    if (emu->recording && queue == 0) return violate(emu, err, what);
     return find_block(emu, handle, offset, n, &block, err);
 }
 
 static rp_status emu_write(void *self, uint32_t queue, void *handle, size_t offset, const void *src,
                            size_t n, rp_error *err) {
     rp__emu *emu = self;
-    RP_TRY(check_host(emu, "host write during capture", handle, offset, n, err));
+    RP_TRY(check_host(emu, queue, "host write during capture", handle, offset, n, err));
     clock_transfer(emu, RP_EMU_write_us, RP_EMU_write_gbps, n);
     rp__emu_stream *s = &emu->streams[queue];
     char *dst = kernel_at(emu, handle, offset);
@@ -181,7 +181,7 @@ static rp_status emu_write(void *self, uint32_t queue, void *handle, size_t offs
 static rp_status emu_read(void *self, uint32_t queue, void *handle, size_t offset, void *dst,
                           size_t n, rp_error *err) {
     rp__emu *emu = self;
-    RP_TRY(check_host(emu, "host read during capture", handle, offset, n, err));
+    RP_TRY(check_host(emu, queue, "host read during capture", handle, offset, n, err));
     clock_wait(emu);
     clock_transfer(emu, RP_EMU_read_us, RP_EMU_read_gbps, n);
     rp__emu_stream_drain(&emu->streams[queue]);
@@ -193,8 +193,8 @@ static rp_status emu_read(void *self, uint32_t queue, void *handle, size_t offse
 static rp_status emu_copy(void *self, uint32_t queue, void *dst, size_t dst_offset, void *src,
                           size_t src_offset, size_t n, rp_error *err) {
     rp__emu *emu = self;
-    RP_TRY(check_host(emu, "copy during capture", dst, dst_offset, n, err));
-    RP_TRY(check_host(emu, "copy during capture", src, src_offset, n, err));
+    RP_TRY(check_host(emu, queue, "copy during capture", dst, dst_offset, n, err));
+    RP_TRY(check_host(emu, queue, "copy during capture", src, src_offset, n, err));
     clock_submit(emu, cost0(emu, RP_EMU_launch_us),
                  divided(2.0 * (double)n, cost0(emu, RP_EMU_device_gbps), 1e3));
     rp__emu_cmd *cmd = rp__emu_stream_slot(&emu->streams[queue]);
@@ -210,7 +210,7 @@ static rp_status emu_copy(void *self, uint32_t queue, void *dst, size_t dst_offs
 static rp_status emu_sync(void *self, uint32_t queue, rp_error *err) {
     rp__emu *emu = self;
     RP_TRY(check_lost(emu, err));
-    if (emu->recording) return violate(emu, err, "sync during capture");
+    if (emu->recording && queue == 0) return violate(emu, err, "sync during capture");
     clock_wait(emu);
     rp__emu_stream_drain(&emu->streams[queue]);
     return check_lost(emu, err);
@@ -229,7 +229,7 @@ static rp_status emu_weight_write(void *self, const rp_tensor *w, int64_t row, i
     rp__emu *emu = self;
     size_t total = emu_weight_bytes(emu, w), n;
     RP_TRY(
-        check_host(emu, "weight write during capture", w->buffer->handle, w->offset, total, err));
+        check_host(emu, 0, "weight write during capture", w->buffer->handle, w->offset, total, err));
     if (!rp__dtype_bytes(w->dtype, n_rows * rp__tensor_last(w), &n))
         return violate(emu, err, "a weight of no size");
     clock_transfer(emu, RP_EMU_write_us, RP_EMU_write_gbps, n);
@@ -500,6 +500,7 @@ static size_t emu_graph_bytes(void *self, void *graph) {
 static rp_status emu_event_record(void *self, uint32_t queue, uint64_t *event, rp_error *err) {
     rp__emu *emu = self;
     RP_TRY(check_lost(emu, err));
+    if (emu->recording && queue == 0) return violate(emu, err, "recording an event during capture");
     /* An event's number modulo the number of queues is the queue that signals it. */
     emu->last_event += RP_EMU_MAX_QUEUES;
     *event = emu->last_event + queue;
@@ -514,6 +515,7 @@ static rp_status emu_event_record(void *self, uint32_t queue, uint64_t *event, r
 static rp_status emu_event_wait(void *self, uint32_t queue, uint64_t event, rp_error *err) {
     rp__emu *emu = self;
     RP_TRY(check_lost(emu, err));
+    if (emu->recording && queue == 0) return violate(emu, err, "waiting for an event during capture");
     rp__emu_cmd *cmd = rp__emu_stream_slot(&emu->streams[queue]);
     cmd->kind = RP_EMU_WAIT;
     cmd->event = event;

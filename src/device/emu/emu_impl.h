@@ -76,9 +76,10 @@ const rp__emu_block *rp__emu_space_find(const rp__emu_space *s,
     X(host_row_us) /* and for each row of its output (product of all dimensions but the last) */   \
     X(host_gflops)                                                                                 \
     X(host_gbps)                                                                                   \
-    X(watchdog_us)  /* longest submit; 0: any */                                                   \
-    X(capture)      /* 1: can capture */                                                           \
-    X(records_only) /* 1: ops issued during capture do not run */
+    X(watchdog_us)       /* longest submit; 0: any */                                              \
+    X(capture)           /* 1: can capture */                                                      \
+    X(records_only)      /* 1: ops issued during capture do not run */                             \
+    X(hides_temporaries) /* 1: as the option hidden_temporaries */
 
 typedef enum rp__emu_cost {
 #define RP_X(key) RP_EMU_##key,

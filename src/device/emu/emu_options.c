@@ -207,6 +207,7 @@ static rp_status load_profile(rp__emu *emu, const char *list, rp_error *err) {
     RP_TRY(rp__emu_profile_load(name, &emu->profile, err));
     emu->has_capture = emu->profile.cost[RP_EMU_capture][0] != 0;
     emu->records_only = emu->profile.cost[RP_EMU_records_only][0] != 0;
+    emu->hides_temporaries = emu->profile.cost[RP_EMU_hides_temporaries][0] != 0;
     emu->watchdog_us = emu->profile.cost[RP_EMU_watchdog_us][0];
     return RP_OK;
 }

@@ -336,14 +336,17 @@ static rp_status check_range(const rp_buffer *buf, const char *what, size_t offs
 }
 
 /* What every host access and every event asks first. */
-static rp_status check_queue(rp_device *dev, uint32_t queue, const char *what, const rp_buffer *buf, rp_error *err) {
+static rp_status check_queue(rp_device *dev, uint32_t queue, const char *what, const rp_buffer *buf,
+                             rp_error *err) {
     RP_TRY(rp__device_usable(dev, err));
     if (queue >= dev->props.n_queues)
-        return rp__fail(err, RP_EINVAL, "queue %u on %s, which has %u", queue, dev->api->name, dev->props.n_queues);
+        return rp__fail(err, RP_EINVAL, "queue %u on %s, which has %u", queue, dev->api->name,
+                        dev->props.n_queues);
     return queue == 0 ? rp__capture_check_host(dev, what, buf, err) : RP_OK;
 }
 
-rp_status rp__queue_write(rp_buffer *buf, uint32_t queue, size_t offset, const void *src, size_t n, rp_error *err) {
+rp_status rp__queue_write(rp_buffer *buf, uint32_t queue, size_t offset, const void *src, size_t n,
+                          rp_error *err) {
     rp_error local;
     if (!err) err = &local;
     rp_device *dev = buf->owner;
@@ -352,10 +355,12 @@ rp_status rp__queue_write(rp_buffer *buf, uint32_t queue, size_t offset, const v
     buf->generation++;
     dev->stats.n_writes++;
     dev->stats.bytes_written += n;
-    return rp__device_note(dev, dev->api->write(dev->self, queue, buf->handle, offset, src, n, err), err);
+    return rp__device_note(dev, dev->api->write(dev->self, queue, buf->handle, offset, src, n, err),
+                           err);
 }
 
-rp_status rp__queue_read(rp_buffer *buf, uint32_t queue, size_t offset, void *dst, size_t n, rp_error *err) {
+rp_status rp__queue_read(rp_buffer *buf, uint32_t queue, size_t offset, void *dst, size_t n,
+                         rp_error *err) {
     rp_error local;
     if (!err) err = &local;
     rp_device *dev = buf->owner;
@@ -363,18 +368,19 @@ rp_status rp__queue_read(rp_buffer *buf, uint32_t queue, size_t offset, void *ds
     RP_TRY(check_range(buf, "read", offset, n, err));
     dev->stats.n_reads++;
     dev->stats.bytes_read += n;
-    return rp__device_note(dev, dev->api->read(dev->self, queue, buf->handle, offset, dst, n, err), err);
+    return rp__device_note(dev, dev->api->read(dev->self, queue, buf->handle, offset, dst, n, err),
+                           err);
 }
 
-rp_status rp__queue_copy(rp_buffer *dst, uint32_t queue, size_t dst_offset, rp_buffer *src, size_t src_offset,
-                         size_t n, rp_error *err) {
+rp_status rp__queue_copy(rp_buffer *dst, uint32_t queue, size_t dst_offset, rp_buffer *src,
+                         size_t src_offset, size_t n, rp_error *err) {
     rp_error local;
     if (!err) err = &local;
     rp_device *dev = dst->owner;
     RP_TRY(check_queue(dev, queue, "copy to", dst, err));
     if (src->owner != dev)
-        return rp__fail(err, RP_EINVAL, "copy from buffer \"%s\" on %s to \"%s\" on another device", src->name,
-                        src->owner->api->name, dst->name);
+        return rp__fail(err, RP_EINVAL, "copy from buffer \"%s\" on %s to \"%s\" on another device",
+                        src->name, src->owner->api->name, dst->name);
     RP_TRY(check_range(dst, "copy", dst_offset, n, err));
     RP_TRY(check_range(src, "copy", src_offset, n, err));
     dst->generation++;
@@ -391,7 +397,8 @@ rp_status rp__queue_sync(rp_device *dev, uint32_t queue, rp_error *err) {
     return rp__device_note(dev, dev->api->sync(dev->self, queue, err), err);
 }
 
-rp_status rp__buffer_write(rp_buffer *buf, size_t offset, const void *src, size_t n, rp_error *err) {
+rp_status rp__buffer_write(rp_buffer *buf, size_t offset, const void *src, size_t n,
+                           rp_error *err) {
     return rp__queue_write(buf, 0, offset, src, n, err);
 }
 
@@ -399,12 +406,14 @@ rp_status rp__buffer_read(rp_buffer *buf, size_t offset, void *dst, size_t n, rp
     return rp__queue_read(buf, 0, offset, dst, n, err);
 }
 
-rp_status rp__buffer_copy(rp_buffer *dst, size_t dst_offset, rp_buffer *src, size_t src_offset, size_t n,
-                          rp_error *err) {
+rp_status rp__buffer_copy(rp_buffer *dst, size_t dst_offset, rp_buffer *src, size_t src_offset,
+                          size_t n, rp_error *err) {
     return rp__queue_copy(dst, 0, dst_offset, src, src_offset, n, err);
 }
 
-rp_status rp__device_sync(rp_device *dev, rp_error *err) { return rp__queue_sync(dev, 0, err); }
+rp_status rp__device_sync(rp_device *dev, rp_error *err) {
+    return rp__queue_sync(dev, 0, err);
+}
 
 static rp_status check_events(rp_device *dev, rp_error *err) {
     if (dev->api->event_record) return RP_OK;

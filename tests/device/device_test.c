@@ -1,5 +1,6 @@
 /* The device layer: names, buffers, checks, counters, loss; and every allocation failing once. */
 #include "device/fixture.h"
+#include "op/corpus.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -90,7 +91,8 @@ RP_TEST(device, incomplete_tables_are_refused) {
     api = rp__emu_api;
     api.capture_begin = NULL, api.capture_end = NULL, api.capture_abort = NULL;
     api.replay = NULL, api.graph_destroy = NULL, api.graph_bytes = NULL;
-    assert_int_equal(rp__device_open_api(&api, NULL, &dev, &err), RP_EVERSION); /* it says has_capture */
+    assert_int_equal(rp__device_open_api(&api, NULL, &dev, &err),
+                     RP_EVERSION); /* it says has_capture */
     assert_message(err, "has_capture");
     rp_device_config config = {.bytes = 1};
     assert_int_equal(rp__device_open("emu", &config, &dev, &err), RP_EVERSION);
@@ -114,7 +116,8 @@ RP_TEST(device, without_capture_it_says_so) {
 
 static void ranges_are_checked(rp_device *dev) {
     rp_error err = {0};
-    rp_buffer *buf = make_buffer(dev, "small", 64, false), *other = make_buffer(dev, "other", 32, false), *none;
+    rp_buffer *buf = make_buffer(dev, "small", 64, false),
+              *other = make_buffer(dev, "other", 32, false), *none;
     unsigned char data[128] = {1, 2, 3};
     assert_int_equal(rp__buffer_write(buf, 0, data, 65, &err), RP_EINVAL);
     assert_message(err, "write of 65 bytes at 0 is outside buffer \"small\" of 64 bytes");
@@ -134,13 +137,16 @@ static void ranges_are_checked(rp_device *dev) {
     drop_buffer(other);
     assert_ok(rp__buffer_destroy(NULL, &err), err);
 }
-RP_TEST(device, ranges_are_checked) { on_each_device(ranges_are_checked); }
+RP_TEST(device, ranges_are_checked) {
+    on_each_device(ranges_are_checked);
+}
 
 static void operands_are_checked(rp_device *dev) {
     rp_error err = {0};
     rp_buffer *x = make_buffer(dev, "x", 64, false), *y = make_buffer(dev, "y", 64, false);
     rp_op op = op_advance(x, y, 16, 1);
-    assert_ok(rp__device_run(dev, &op, &err), err); /* warm: the checks below are those of every run */
+    assert_ok(rp__device_run(dev, &op, &err),
+              err); /* warm: the checks below are those of every run */
     op.in[0].offset = 4;
     assert_int_equal(rp__device_run(dev, &op, &err), RP_EINVAL);
     assert_message(err, "input of 64 bytes at 4 is outside buffer \"x\" of 64 bytes");
@@ -172,7 +178,9 @@ static void operands_are_checked(rp_device *dev) {
     drop_buffer(x);
     drop_buffer(y);
 }
-RP_TEST(device, operands_are_checked) { on_each_device(operands_are_checked); }
+RP_TEST(device, operands_are_checked) {
+    on_each_device(operands_are_checked);
+}
 
 static void counters_count(rp_device *dev) {
     rp_error err = {0};
@@ -201,7 +209,9 @@ static void counters_count(rp_device *dev) {
     assert_int_equal(s.live_buffers, 0);
     assert_int_equal(s.live_bytes, 0);
 }
-RP_TEST(device, counters_count) { on_each_device(counters_count); }
+RP_TEST(device, counters_count) {
+    on_each_device(counters_count);
+}
 
 /* ---- weights ---- */
 
@@ -233,7 +243,9 @@ static void weight_rows_in_parts(rp_device *dev) {
     drop_buffer(x);
     drop_buffer(y);
 }
-RP_TEST(device, weight_rows_in_parts) { on_each_device(weight_rows_in_parts); }
+RP_TEST(device, weight_rows_in_parts) {
+    on_each_device(weight_rows_in_parts);
+}
 
 /* ---- loss ---- */
 
@@ -251,7 +263,8 @@ RP_TEST(device, lost_device_refuses_until_reopened) {
     rp__emu_lose_at(dev, 2);
     assert_ok(rp__graph_replay(graph, &err), err);
     rp_status status = rp__graph_replay(graph, &err);
-    if (status == RP_OK) status = rp__buffer_read(x, 0, &v, 4, &err); /* the queue is asynchronous */
+    if (status == RP_OK)
+        status = rp__buffer_read(x, 0, &v, 4, &err); /* the queue is asynchronous */
     assert_int_equal(status, RP_EDEVICE_LOST);
     assert_true(rp__device_is_lost(dev));
     assert_int_equal(rp__device_run(dev, &op, &err), RP_EDEVICE_LOST);
@@ -287,8 +300,8 @@ static rp_status step(rp_device *dev, const rp_op *op, rp_graph **graph, int i, 
     return *graph ? rp__graph_replay(*graph, err) : rp__device_run(dev, op, err);
 }
 
-/* Lost at each op in turn: the steps in flight fail with RP_EDEVICE_LOST and nothing else, and the reopened device
- * counts right from a fresh start. */
+/* Lost at each op in turn: the steps in flight fail with RP_EDEVICE_LOST and nothing else, and the
+ * reopened device counts right from a fresh start. */
 RP_TEST(device, lost_at_any_op_and_back) {
     enum { STEPS = 9 };
     for (uint64_t at = 1; at <= STEPS; at++) {
@@ -384,4 +397,21 @@ RP_TEST(device, device_memory_may_run_out) {
         assert_int_equal(whole_life(options, &err), RP_ENOMEM);
         assert_message(err, at == 1 ? "buffer \"x\" on emu" : "buffer \"y\" on emu");
     }
+}
+
+/* ---- the op corpus, on devices that are opened with options or from outside ---- */
+
+static void run_corpus(const char *name, const char *options) {
+    rp_device *dev = open_named(name, options);
+    rp_corpus_result r;
+    rp_corpus_run(dev, NULL, &r);
+    assert_int_equal(r.n_failed, 0);
+    assert_true(r.n_run > 0);
+    close_clean(dev);
+}
+RP_TEST(device, corpus_on_plugin_and_modes_of_emu) {
+    run_corpus(PLUGIN_DIR "sample.so", NULL);
+    run_corpus("emu", "bodies=reference,record=run,live_rows=1");
+    run_corpus("emu", "bodies=reference,reuse=always,fill=ff");
+    run_corpus("emu", "bodies=reference,reuse=never,profile=p150-hybrid");
 }

@@ -16,15 +16,18 @@
 
 /* ---- memory ---- */
 
-/* The signal by which a child dies that reads (or writes) one byte of a device buffer from the host. */
+/* The signal by which a child dies that reads (or writes) one byte of a device buffer from the
+ * host. */
 static int touch(const rp_buffer *buf, bool writes) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
         signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would report and exit */
         volatile char *p = buf->handle;
-        if (writes) *p = 1;
-        else (void)*p;
+        if (writes)
+            *p = 1;
+        else
+            (void)*p;
         _exit(0);
     }
     int status = 0;
@@ -54,10 +57,12 @@ static void *free_and_take(rp_device *dev, rp_buffer *old, size_t bytes, rp_buff
 RP_TEST(emu, addresses_are_reused_as_asked) {
     rp_buffer *next;
     rp_device *dev = open_emu("bodies=reference,reuse=always");
-    rp_buffer *first = make_buffer(dev, "first", 4096, true), *second = make_buffer(dev, "second", 4096, true);
+    rp_buffer *first = make_buffer(dev, "first", 4096, true),
+              *second = make_buffer(dev, "second", 4096, true);
     rp_buffer *third = make_buffer(dev, "third", 64, true);
     drop_buffer(first);
-    void *place = free_and_take(dev, second, 1024, &next); /* the last one freed, not the first that fits */
+    void *place =
+        free_and_take(dev, second, 1024, &next); /* the last one freed, not the first that fits */
     assert_ptr_equal(next->handle, place);
     drop_buffer(next);
     drop_buffer(third);
@@ -79,7 +84,8 @@ RP_TEST(emu, fill_makes_every_byte_ff) {
     for (size_t i = 0; i < sizeof data; i++) assert_int_equal(data[i], 0xFF);
     fill_i32(buf, 5);
     rp__emu *emu = dev->self;
-    const unsigned char *inside = (unsigned char *)emu->space.kernel + ((char *)buf->handle - emu->space.base);
+    const unsigned char *inside =
+        (unsigned char *)emu->space.kernel + ((char *)buf->handle - emu->space.base);
     drop_buffer(buf);
     assert_int_equal(inside[0], 0xFF);
     assert_int_equal(inside[999], 0xFF);
@@ -89,7 +95,8 @@ RP_TEST(emu, fill_makes_every_byte_ff) {
 RP_TEST(emu, memory_cap_and_graph_region) {
     rp_error err = {0};
     rp_device *dev = open_emu("bodies=reference,memory=1K,graph_region=512");
-    assert_int_equal(rp__device_props(dev)->memory_bytes, 512); /* the region is taken from memory */
+    assert_int_equal(rp__device_props(dev)->memory_bytes,
+                     512); /* the region is taken from memory */
     rp_buffer *x = make_buffer(dev, "x", 500, true), *none;
     assert_int_equal(rp__buffer_create(dev, "y", 13, true, &none, &err), RP_ENOMEM);
     assert_message(err, "13 bytes wanted, 12 of 512 free");
@@ -152,7 +159,8 @@ RP_TEST(emu, unprotected_calls_are_violations) {
     assert_int_equal(api->read(emu, 0, x->handle, 61, &v, 4, &err), RP_EDEVICE);
     assert_int_equal(rp__emu_get_report(dev).n_violations, 9);
 
-    /* A buffer freed under a graph: the address is taken by another one, and the replay is stopped. */
+    /* A buffer freed under a graph: the address is taken by another one, and the replay is stopped.
+     */
     size_t offset;
     assert_true(rp__emu_space_free(&emu->space, (size_t)((char *)x->handle - emu->space.base)));
     assert_ok(rp__emu_space_alloc(&emu->space, 64, &offset, &err), err);
@@ -178,7 +186,8 @@ RP_TEST(emu, options_are_checked) {
         {"live_rows=yes", "0 or 1"},
         {"lost_at=-1", "\"-1\" is not a number"},
         {"queues=3", "1 or 2"},
-        {"graph_region=2G,memory=1G", "a graph region of 2147483648 bytes in a memory of 1073741824"},
+        {"graph_region=2G,memory=1G",
+         "a graph region of 2147483648 bytes in a memory of 1073741824"},
         {"profile=abacus", "no profile \"abacus\"; there are: none, discrete-gpu"},
         {"profile=/nowhere.txt", "no profile file /nowhere.txt"},
     };
@@ -342,10 +351,11 @@ static rp_device *open_with_profile(const char *text) {
     return dev;
 }
 
-static const char round_costs[] = "launch_us 10\nop_us 3\ngraph_op_us 2\nreplay_us 7\nreplay_op_us 0.5\n"
-                                  "capture_us 100\ncapture_op_us 4\ncompile_us 1000\nsync_us 20\n"
-                                  "write_us 5 # and 4 bytes at 0.001 GB/s: 4 us\nwrite_gbps 0.001\nread_us 6\n"
-                                  "launch_us advance 11\n";
+static const char round_costs[] =
+    "launch_us 10\nop_us 3\ngraph_op_us 2\nreplay_us 7\nreplay_op_us 0.5\n"
+    "capture_us 100\ncapture_op_us 4\ncompile_us 1000\nsync_us 20\n"
+    "write_us 5 # and 4 bytes at 0.001 GB/s: 4 us\nwrite_gbps 0.001\nread_us 6\n"
+    "launch_us advance 11\n";
 
 RP_TEST(emu, clock_adds_up) {
     rp_error err = {0};
@@ -364,7 +374,8 @@ RP_TEST(emu, clock_adds_up) {
     rp__emu_clock_reset(dev);
     for (int i = 0; i < 4; i++) assert_ok(rp__device_run(dev, &op, &err), err);
     assert_ok(rp__device_sync(dev, &err), err);
-    assert_float_equal(rp__device_clock_us(dev), 4 * 11 + 3 + 20, 1e-9); /* host bound: 3 of the last op remain */
+    assert_float_equal(rp__device_clock_us(dev), 4 * 11 + 3 + 20,
+                       1e-9); /* host bound: 3 of the last op remain */
     rp_op ops[4] = {op, op, op, op};
     rp__emu_clock_reset(dev);
     rp_graph *graph = capture_ops(dev, "g", ops, 4);
@@ -386,9 +397,11 @@ RP_TEST(emu, clock_adds_up) {
 
 RP_TEST(emu, clock_counts_work_and_tiles) {
     rp_error err = {0};
-    rp_device *dev = open_with_profile("device_gflops 1\ndevice_gbps 1000\ntile_rows matmul 32\nhost_us 1\n"
-                                       "host_row_us matmul 2\nhost_gflops 0.5\n");
-    rp_buffer *x = make_buffer(dev, "x", 64 * 10 * 4, true), *w = make_buffer(dev, "w", 50 * 10 * 4, true);
+    rp_device *dev =
+        open_with_profile("device_gflops 1\ndevice_gbps 1000\ntile_rows matmul 32\nhost_us 1\n"
+                          "host_row_us matmul 2\nhost_gflops 0.5\n");
+    rp_buffer *x = make_buffer(dev, "x", 64 * 10 * 4, true),
+              *w = make_buffer(dev, "w", 50 * 10 * 4, true);
     rp_buffer *y = make_buffer(dev, "y", 64 * 50 * 4, true);
     static const struct {
         int64_t rows;
@@ -402,7 +415,8 @@ RP_TEST(emu, clock_counts_work_and_tiles) {
         assert_float_equal(rp__device_clock_us(dev), cases[i].us, 1e-6);
         rp__emu_clock_reset(dev);
         rp__device_clock_host_op(dev, &op); /* 1 + 2 per row + flops at half the rate, untiled */
-        assert_float_equal(rp__device_clock_us(dev), 1 + 2 * (double)cases[i].rows + 2 * (double)cases[i].rows, 1e-6);
+        assert_float_equal(rp__device_clock_us(dev),
+                           1 + 2 * (double)cases[i].rows + 2 * (double)cases[i].rows, 1e-6);
     }
     drop_buffer(x);
     drop_buffer(w);
@@ -436,16 +450,18 @@ RP_TEST(emu, shipped_profiles_open) {
         char options[96];
         snprintf(options, sizeof options, "bodies=reference,profile=%s", name);
         rp_device *dev = open_emu(options);
-        if (!strstr(rp__device_props(dev)->description, name)) fail_msg("%s is not described", name);
-        if (!strstr(rp__device_props(dev)->description, "simulated")) fail_msg("%s is not labelled", name);
+        if (!strstr(rp__device_props(dev)->description, name))
+            fail_msg("%s is not described", name);
+        if (!strstr(rp__device_props(dev)->description, "simulated"))
+            fail_msg("%s is not labelled", name);
         assert_int_equal(rp__device_has_capture(dev), strcmp(name, "no-capture") != 0);
         close_clean(dev);
     }
     assert_int_equal(n, 5);
 }
 
-/* Simulated host time that one op costs, eagerly, in the midst of others on the device: launched there, or fetched,
- * run on the host and sent back. */
+/* Simulated host time that one op costs, eagerly, in the midst of others on the device: launched
+ * there, or fetched, run on the host and sent back. */
 static double on_device_us(rp_device *dev, const rp_op *op) {
     rp_error err = {0};
     assert_ok(rp__device_prepare(dev, op, &err), err);
@@ -483,12 +499,14 @@ static rp_op op_rope(rp_buffer *x, rp_buffer *cs, rp_buffer *y, int64_t t, int64
     return op;
 }
 
-/* The thresholds that were found on a P150: norm is faster on the host below 32 rows, rope below 64 tokens x heads. */
+/* The thresholds that were found on a P150: norm is faster on the host below 32 rows, rope below 64
+ * tokens x heads. */
 RP_TEST(emu, p150_profile_has_the_known_thresholds) {
     rp_device *dev = open_emu("bodies=reference,profile=p150-hybrid");
     assert_true(rp__device_props(dev)->hides_temporaries);
     enum { E = 1024, D = 128 };
-    rp_buffer *x = make_buffer(dev, "x", 64 * E * 4, true), *y = make_buffer(dev, "y", 64 * E * 4, true);
+    rp_buffer *x = make_buffer(dev, "x", 64 * E * 4, true),
+              *y = make_buffer(dev, "y", 64 * E * 4, true);
     rp_buffer *w = make_buffer(dev, "w", 64 * D * 4, true);
     static const int64_t rows[] = {1, 8, 16, 31, 32, 48, 64};
     for (int i = 0; i < 7; i++) {

@@ -1,7 +1,9 @@
-/* A device outside the tree, in one file that includes the public header and nothing else of Reprise.
+/* A device outside the tree, in one file that includes the public header and nothing else of
+ * Reprise.
  *
- * It runs a few ops on F32, row-major, in host memory, and captures by keeping a list of ops. What it does not run, it
- * says it does not support. Arguments are not checked here: the device layer did.
+ * It runs a few ops on F32, row-major, in host memory, and captures by keeping a list of ops. What
+ * it does not run, it says it does not support. Arguments are not checked here: the device layer
+ * did.
  *
  * SAMPLE_ABI and SAMPLE_BYTES build broken variants for the tests of loading. */
 #include <math.h>
@@ -20,7 +22,8 @@
 
 enum { MAX_OPS = 1024 };
 
-/* A recorded op. Buffers stay alive and in place as long as the graph does, so their handles may be kept. */
+/* A recorded op. Buffers stay alive and in place as long as the graph does, so their handles may be
+ * kept. */
 typedef struct graph {
     size_t n;
     rp_op ops[MAX_OPS];
@@ -40,10 +43,14 @@ static rp_status fail(rp_error *err, rp_status code, const char *text) {
 
 /* ---- ops ---- */
 
-static void *at(const rp_tensor *t) { return t->n_dims ? (char *)t->buffer->handle + t->offset : NULL; }
+static void *at(const rp_tensor *t) {
+    return t->n_dims ? (char *)t->buffer->handle + t->offset : NULL;
+}
 
 /* Row i of dim[0]. */
-static float *row(const rp_tensor *t, int64_t i) { return (float *)((char *)at(t) + (size_t)i * t->stride); }
+static float *row(const rp_tensor *t, int64_t i) {
+    return (float *)((char *)at(t) + (size_t)i * t->stride);
+}
 
 static int64_t item(const rp_tensor *t) {
     int64_t n = 1;
@@ -74,14 +81,16 @@ static void run_rms_norm(const rp_op *op) {
         double squares = 0;
         for (int64_t i = 0; i < e; i++) squares += (double)x[i] * x[i];
         double scale = 1 / sqrt(squares / (double)e + op->p.norm.eps);
-        for (int64_t i = 0; i < e; i++) y[i] = (float)(x[i] * scale * (w[i] + (op->p.norm.add_one ? 1.0 : 0.0)));
+        for (int64_t i = 0; i < e; i++)
+            y[i] = (float)(x[i] * scale * (w[i] + (op->p.norm.add_one ? 1.0 : 0.0)));
     }
 }
 
 static void run_add_or_mul(const rp_op *op) {
     int64_t n = item(&op->out[0]);
     for (int64_t t = 0; t < op->out[0].dim[0]; t++) {
-        const float *a = row(&op->in[0], t), *b = op->in[1].n_dims == 1 ? at(&op->in[1]) : row(&op->in[1], t);
+        const float *a = row(&op->in[0], t),
+                    *b = op->in[1].n_dims == 1 ? at(&op->in[1]) : row(&op->in[1], t);
         float *y = row(&op->out[0], t);
         for (int64_t i = 0; i < n; i++) y[i] = op->kind == RP_OP_ADD ? a[i] + b[i] : a[i] * b[i];
     }
@@ -101,32 +110,48 @@ static void run_argmax(const rp_op *op) {
 static void run_advance(const rp_op *op) {
     const int32_t *x = at(&op->in[0]);
     int32_t *y = at(&op->out[0]);
-    for (int64_t i = 0; i < op->in[0].dim[0]; i++) y[i] = (int32_t)((uint32_t)x[i] + (uint32_t)op->p.advance.step);
+    for (int64_t i = 0; i < op->in[0].dim[0]; i++)
+        y[i] = (int32_t)((uint32_t)x[i] + (uint32_t)op->p.advance.step);
 }
 
 static void run_now(const rp_op *op) {
     switch (op->kind) {
-    case RP_OP_MATMUL: run_matmul(op); break;
-    case RP_OP_RMS_NORM: run_rms_norm(op); break;
+    case RP_OP_MATMUL:
+        run_matmul(op);
+        break;
+    case RP_OP_RMS_NORM:
+        run_rms_norm(op);
+        break;
     case RP_OP_ADD:
-    case RP_OP_MUL: run_add_or_mul(op); break;
-    case RP_OP_ARGMAX: run_argmax(op); break;
-    case RP_OP_ADVANCE: run_advance(op); break;
-    default: break; /* supports() said no */
+    case RP_OP_MUL:
+        run_add_or_mul(op);
+        break;
+    case RP_OP_ARGMAX:
+        run_argmax(op);
+        break;
+    case RP_OP_ADVANCE:
+        run_advance(op);
+        break;
+    default:
+        break; /* supports() said no */
     }
 }
 
 static bool sample_supports(void *self, const rp_op *op) {
     (void)self;
     switch (op->kind) {
-    case RP_OP_MATMUL: return op->in[1].dtype == RP_F32;
+    case RP_OP_MATMUL:
+        return op->in[1].dtype == RP_F32;
     case RP_OP_RMS_NORM:
-        return op->in[0].n_dims == 2 && (op->n_in < 3 || !op->in[2].n_dims) && (op->n_out < 2 || !op->out[1].n_dims);
+        return op->in[0].n_dims == 2 && (op->n_in < 3 || !op->in[2].n_dims) &&
+               (op->n_out < 2 || !op->out[1].n_dims);
     case RP_OP_ADD:
     case RP_OP_MUL:
     case RP_OP_ARGMAX:
-    case RP_OP_ADVANCE: return true;
-    default: return false;
+    case RP_OP_ADVANCE:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -139,8 +164,10 @@ static rp_status sample_run(void *self, uint32_t queue, const rp_op *op, rp_erro
     graph *g = ((sample *)self)->recording;
     (void)queue;
     if (g && g->n == MAX_OPS) return fail(err, RP_ELIMIT, "a graph holds 1024 ops");
-    if (g) g->ops[g->n++] = *op;
-    else run_now(op);
+    if (g)
+        g->ops[g->n++] = *op;
+    else
+        run_now(op);
     return RP_OK;
 }
 
@@ -157,22 +184,22 @@ static void sample_free(void *self, void *handle) {
     free(handle);
 }
 
-static rp_status sample_write(void *self, uint32_t queue, void *handle, size_t offset, const void *src, size_t n,
-                              rp_error *err) {
+static rp_status sample_write(void *self, uint32_t queue, void *handle, size_t offset,
+                              const void *src, size_t n, rp_error *err) {
     (void)self, (void)queue, (void)err;
     memcpy((char *)handle + offset, src, n);
     return RP_OK;
 }
 
-static rp_status sample_read(void *self, uint32_t queue, void *handle, size_t offset, void *dst, size_t n,
-                             rp_error *err) {
+static rp_status sample_read(void *self, uint32_t queue, void *handle, size_t offset, void *dst,
+                             size_t n, rp_error *err) {
     (void)self, (void)queue, (void)err;
     memcpy(dst, (char *)handle + offset, n);
     return RP_OK;
 }
 
-static rp_status sample_copy(void *self, uint32_t queue, void *dst, size_t dst_offset, void *src, size_t src_offset,
-                             size_t n, rp_error *err) {
+static rp_status sample_copy(void *self, uint32_t queue, void *dst, size_t dst_offset, void *src,
+                             size_t src_offset, size_t n, rp_error *err) {
     (void)self, (void)queue, (void)err;
     memmove((char *)dst + dst_offset, (char *)src + src_offset, n);
     return RP_OK;
@@ -234,7 +261,9 @@ static rp_status sample_open(const rp_device_config *config, void **self, rp_err
     return *self ? RP_OK : fail(err, RP_ENOMEM, "out of memory");
 }
 
-static void sample_close(void *self) { free(self); }
+static void sample_close(void *self) {
+    free(self);
+}
 
 static void sample_properties(void *self, rp_device_properties *out) {
     (void)self;
@@ -270,4 +299,6 @@ static const rp_device_api api = {
 };
 
 RP_API const rp_device_api *reprise_device(void);
-const rp_device_api *reprise_device(void) { return &api; }
+const rp_device_api *reprise_device(void) {
+    return &api;
+}

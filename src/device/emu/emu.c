@@ -148,8 +148,8 @@ static rp_status find_block(rp__emu *emu, const void *handle, size_t offset, siz
     return RP_OK;
 }
 
-static rp_status check_host(rp__emu *emu, uint32_t queue, const char *what, const void *handle, size_t offset,
-                            size_t n, rp_error *err) {
+static rp_status check_host(rp__emu *emu, uint32_t queue, const char *what, const void *handle,
+                            size_t offset, size_t n, rp_error *err) {
     rp__emu_block block;
     RP_TRY(check_lost(emu, err));
     if (emu->recording && queue == 0) return violate(emu, err, what);
@@ -228,8 +228,8 @@ static rp_status emu_weight_write(void *self, const rp_tensor *w, int64_t row, i
                                   const void *src, rp_error *err) {
     rp__emu *emu = self;
     size_t total = emu_weight_bytes(emu, w), n;
-    RP_TRY(
-        check_host(emu, 0, "weight write during capture", w->buffer->handle, w->offset, total, err));
+    RP_TRY(check_host(emu, 0, "weight write during capture", w->buffer->handle, w->offset, total,
+                      err));
     if (!rp__dtype_bytes(w->dtype, n_rows * rp__tensor_last(w), &n))
         return violate(emu, err, "a weight of no size");
     clock_transfer(emu, RP_EMU_write_us, RP_EMU_write_gbps, n);
@@ -515,7 +515,8 @@ static rp_status emu_event_record(void *self, uint32_t queue, uint64_t *event, r
 static rp_status emu_event_wait(void *self, uint32_t queue, uint64_t event, rp_error *err) {
     rp__emu *emu = self;
     RP_TRY(check_lost(emu, err));
-    if (emu->recording && queue == 0) return violate(emu, err, "waiting for an event during capture");
+    if (emu->recording && queue == 0)
+        return violate(emu, err, "waiting for an event during capture");
     rp__emu_cmd *cmd = rp__emu_stream_slot(&emu->streams[queue]);
     cmd->kind = RP_EMU_WAIT;
     cmd->event = event;

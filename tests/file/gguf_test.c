@@ -295,6 +295,7 @@ RP_TEST(file, gguf_large_vocabulary_opens_without_an_allocation_per_string) {
     rp_writer w = {0};
     rp_gguf_begin(&w, 3);
     rp_gguf_array(&w, "tokenizer.ggml.tokens", RP_GGUF_STRING, N, "", 0);
+    assert_true(rp__bytes_reserve(&w.out, (size_t)N * 24)); /* at most 24 bytes a token */
     for (int i = 0; i < N; i++) {
         char token[16];
         int n = snprintf(token, sizeof token, "tok%d", i);

@@ -80,7 +80,10 @@ static const patch patches[] = {
     {at_file, 8, 8, 4, RP_EFORMAT, "offset 192: a tensor's name is empty"},
     {at_file, 16, 8, (uint64_t)1 << 63, RP_EFORMAT,
      "offset 16: 9223372036854775808 keys cannot stand"},
-    {at_file, 16, 8, 2, RP_EFORMAT, "key \"a\": "}, /* the first tensor is read as a key */
+    /* The first info is read as a uint16 key; infos then begin two bytes late: 2 << 48 is the
+       dimension 2. */
+    {at_file, 16, 8, 2, RP_EFORMAT,
+     "offset 92: the file ends inside a tensor's name: 562949953421312 bytes needed"},
     {at_file, 24, 8, 0, RP_EFORMAT, "offset 24: a key is empty"},
     {at_file, 24, 8, 65536, RP_EFORMAT,
      "offset 32: the file ends inside a key: 65536 bytes needed"},

@@ -1,12 +1,14 @@
 /* The capture contract, in full and only here (docs/capture.md says it in prose).
  *
  * Owns: what may happen between capture_begin and capture_end, which buffers a graph uses, the life
- * of graphs, and the single slot. Devices record and replay; they never have to refuse. Rule of
- * poison: the first failure of any call made inside a capture ends the device's own recording at
- * once, so that its queue is usable, and is kept; ops that follow answer with it, and so does
- * capture_end, which gives no graph. Invariants: a buffer's n_graphs is the number of live graphs
- * in whose `uses` it stands; no graph outlives its device; while `is_on` and no refusal is set, the
- * device itself is recording. */
+ * of graphs, and the single slot. Devices record and replay; they never have to refuse.
+ *
+ * Rule of poison: the first failure of any call made inside a capture ends the device's own
+ * recording at once, so that its queue is usable, and is kept; ops that follow answer with it, and
+ * so does capture_end, which gives no graph.
+ *
+ * Invariants: a buffer's n_graphs is the number of live graphs in whose `uses` it stands; no graph
+ * outlives its device; while `is_on` and no refusal is set, the device itself is recording. */
 #include <stdio.h>
 #include <string.h>
 

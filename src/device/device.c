@@ -2,6 +2,7 @@
  *
  * Owns: every check of arguments before a device table sees them; the life of buffers; which ops
  * are warm; the state "lost". The rules of capture are asked of capture.c, which alone knows them.
+ *
  * Invariants: a device function is never called while `lost` is set, but for free, graph_destroy
  * and close; a buffer's generation grows before the write that it counts is issued. */
 #include <stdatomic.h>

@@ -1,8 +1,9 @@
 /* Devices by name: one line each.
  *
  * Owns: the table of devices built in, those known and not built, and the list of shared objects
- * that the user named. Threads: the path is set once at start; opening is thread safe after that.
- */
+ * that the user named.
+ *
+ * Threads: the path is set once at start; opening is thread safe after that. */
 #include <stdio.h>
 #include <string.h>
 

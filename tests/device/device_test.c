@@ -412,6 +412,6 @@ static void run_corpus(const char *name, const char *options) {
 RP_TEST(device, corpus_on_plugin_and_modes_of_emu) {
     run_corpus(PLUGIN_DIR "sample.so", NULL);
     run_corpus("emu", "bodies=reference,record=run,live_rows=1");
-    run_corpus("emu", "bodies=reference,reuse=always,fill=ff");
+    run_corpus("emu", "reuse=always,fill=ff,isa=generic");
     run_corpus("emu", "bodies=reference,reuse=never,profile=p150-hybrid");
 }

@@ -6,7 +6,8 @@
 
 const device_case device_cases[] = {
     {"cpu", "cpu", NULL},
-    {"emu", "emu", "bodies=reference"},
+    {"emu", "emu", NULL},
+    {"emu, reference bodies", "emu", "bodies=reference"},
     {"emu, runs while recording", "emu", "bodies=reference,record=run"},
     {"emu, addresses reused", "emu", "bodies=reference,reuse=always,fill=ff"},
     {"emu, hidden temporaries", "emu", "bodies=reference,hidden_temporaries=1"},

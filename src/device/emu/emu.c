@@ -3,9 +3,10 @@
  * Owns: one device with memory of its own (emu_space.c) and queues on threads of their own
  * (emu_stream.c). It enforces the capture contract a second time, from the other side: a call that
  * the device layer should have refused is counted as a violation and answered with RP_EDEVICE,
- * where a vendor's library would abort or corrupt memory. Invariants: memory is touched by the
- * caller's thread only while the queues are drained; `recording` is not NULL exactly between
- * capture_begin and capture_end or capture_abort. */
+ * where a vendor's library would abort or corrupt memory.
+ *
+ * Invariants: memory is touched by the caller's thread only while the queues are drained;
+ * `recording` is not NULL exactly between capture_begin and capture_end or capture_abort. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "device/cpu/panel.h" /* lint-allow: cpu (the layout its fast bodies want) */
 #include "device/device_impl.h"
 #include "device/emu/emu_impl.h"
 #include "device/op.h"
@@ -218,9 +220,14 @@ static rp_status emu_sync(void *self, uint32_t queue, rp_error *err) {
 
 /* ---- weights ---- */
 
+/* The reference bodies read rows as they are in the file, every other set panels. */
+static bool uses_panels(const rp__emu *emu, const rp_tensor *w) {
+    return emu->bodies != &rp__body_reference && rp__panel_wants(w);
+}
+
 static size_t emu_weight_bytes(void *self, const rp_tensor *desc) {
-    (void)self;
     size_t n;
+    if (uses_panels(self, desc)) return rp__panel_bytes(desc);
     return rp__dtype_bytes(desc->dtype, rp__tensor_elems(desc), &n) ? n : 0;
 }
 
@@ -228,14 +235,15 @@ static rp_status emu_weight_write(void *self, const rp_tensor *w, int64_t row, i
                                   const void *src, rp_error *err) {
     rp__emu *emu = self;
     size_t total = emu_weight_bytes(emu, w), n;
-    RP_TRY(check_host(emu, 0, "weight write during capture", w->buffer->handle, w->offset, total,
-                      err));
+    void *handle = w->buffer->handle;
+    RP_TRY(check_host(emu, 0, "weight write during capture", handle, w->offset, total, err));
     if (!rp__dtype_bytes(w->dtype, n_rows * rp__tensor_last(w), &n))
         return violate(emu, err, "a weight of no size");
     clock_transfer(emu, RP_EMU_write_us, RP_EMU_write_gbps, n);
     rp__emu_stream_drain(&emu->streams[0]);
-    char *dst = kernel_at(emu, w->buffer->handle, w->offset);
-    memcpy(dst + (size_t)row * (n / (size_t)n_rows), src, n);
+    char *dst = kernel_at(emu, handle, w->offset);
+    if (uses_panels(emu, w)) rp__panel_write(w, dst, row, n_rows, src);
+    else memcpy(dst + (size_t)row * (n / (size_t)n_rows), src, n);
     return check_lost(emu, err);
 }
 

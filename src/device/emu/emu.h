@@ -1,24 +1,24 @@
 /* The emulated accelerator: what tests and planning tools may ask of it besides the device table.
  *
- * Owns nothing: all calls are for a device opened as "emu" and panic on another. Times are
- * simulated. Options (rp_device_config.options, "key=value,..."; sizes take K, M, G):
- *   profile=NAME|FILE     costs of the virtual clock, and what the device can do; default "none":
- * all costs 0 bodies=reference      reference bodies and row-major weights; default: the fast ones
- *   isa=NAME              which fast bodies (rp__body_choose)
- *   memory=BYTES          what alloc gives in all
+ * Owns nothing: calls are for a device opened as "emu" and panic on another. Times are simulated.
+ * Options (rp_device_config.options, "key=value,..."; sizes take K, M, G):
+ *   profile=NAME|FILE   costs of the virtual clock, and what the device can do (default: none)
+ *   bodies=reference    reference bodies and row-major weights (default: the fast ones)
+ *   isa=NAME            which fast bodies, as for cpu (default: the best of this machine)
+ *   memory=BYTES        what alloc gives in all (default: 16G, taken from the host when touched)
  *   reuse=normal|always|never   first fit; the block freed last first; no address twice
- *   fill=none|ff          every byte of a block is 0xFF (NaN) after alloc, and after free
- *   record=only|run       whether ops run while they are captured
- *   capture=0|1           whether the device can capture at all
- *   graph_region=BYTES|dynamic   graphs live in a region of fixed size, or in memory
- *   hidden_temporaries=0|1  ops in graphs use temporaries that count as free to alloc
- *   live_rows=0|1         honours rp_op.live; else padded rows are computed
- *   queues=1|2            a second queue for copies
- *   fail_alloc_at=N       the N-th alloc fails
- *   launch_fail_at=N      the N-th run or replay fails, the device lives on
- *   lost_at=N             the device is lost when the N-th op runs (ops in a replay count); not
- * after a reopen watchdog_us=T         lost when one submit (an op, a replay) takes longer by the
- * virtual clock */
+ *   fill=none|ff        every byte of a block is 0xFF (NaN) after alloc, and after free
+ *   record=only|run     whether ops run while they are captured
+ *   capture=0|1         whether the device can capture at all
+ *   graph_region=BYTES|dynamic  graphs live in a region of fixed size, or in memory
+ *   hidden_temporaries=0|1      ops in graphs use temporaries that count as free to alloc
+ *   live_rows=0|1       honours rp_op.live; else padded rows are computed
+ *   queues=1|2          a second queue for copies
+ *   fail_alloc_at=N     the N-th alloc fails
+ *   launch_fail_at=N    the N-th run or replay fails, the device lives on
+ *   lost_at=N           the device is lost when the N-th op runs (ops in a replay count)
+ *   watchdog_us=T       lost when one submit (an op, a replay) takes longer by the virtual clock
+ * Faults happen once: a device that was reopened after its loss has none. */
 #ifndef RP_DEVICE_EMU_EMU_H
 #define RP_DEVICE_EMU_EMU_H
 
@@ -27,10 +27,9 @@
 extern const rp_device_api rp__emu_api;
 
 typedef struct rp__emu_report {
-    double host_us, device_us; /* simulated: when the host thread, and the device, are done with
-                                  what was asked */
-    uint64_t n_launches, n_replays, n_replayed_ops, n_compiles, n_syncs,
-        n_transfers; /* since open */
+    double host_us, device_us; /* simulated: when the host thread and the device are done */
+    /* since open */
+    uint64_t n_launches, n_replays, n_replayed_ops, n_compiles, n_syncs, n_transfers;
     size_t live_bytes, graph_bytes;
     uint64_t n_violations; /* calls the device layer should have refused */
     char violation[200];   /* the first of them */

@@ -77,6 +77,10 @@ static rp_status set_bodies(rp__emu *emu, const char *value, rp_error *err) {
     return RP_OK;
 }
 
+static rp_status set_isa(rp__emu *emu, const char *value, rp_error *err) {
+    return rp__body_choose(value, &emu->bodies, err);
+}
+
 static rp_status set_memory(rp__emu *emu, const char *value, rp_error *err) {
     return read_size(value, &emu->space.cap, err);
 }
@@ -152,6 +156,7 @@ static rp_status set_watchdog_us(rp__emu *emu, const char *value, rp_error *err)
 static const emu_option options[] = {
     {"profile", set_profile},
     {"bodies", set_bodies},
+    {"isa", set_isa},
     {"memory", set_memory},
     {"reuse", set_reuse},
     {"fill", set_fill},
@@ -214,8 +219,8 @@ static rp_status load_profile(rp__emu *emu, const char *list, rp_error *err) {
 
 rp_status rp__emu_configure(rp__emu *emu, const rp_device_config *config, rp_error *err) {
     const char *list = config->options ? config->options : "";
-    emu->bodies = &rp__body_reference;
     emu->n_queues = 1;
+    RP_TRY(rp__body_choose(NULL, &emu->bodies, err));
     RP_TRY(load_profile(emu, list, err));
     char item[ITEM_BYTES], *value;
     while (next_item(&list, item, &value)) RP_TRY(set_option(emu, item, value, err));

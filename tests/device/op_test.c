@@ -392,6 +392,61 @@ RP_TEST(op, keys_tell_kernels_apart_and_nothing_else) {
     assert_true(rp__op_key(&a) != rp__op_key(&b));
 }
 
+/* Whatever an op holds, the check answers; what it passes has a cost, a key and a text. */
+RP_TEST(op, check_survives_anything) {
+    uint64_t seed = 7;
+    size_t n_passed = 0;
+    rp_buffer buffer = {.bytes = 1 << 20};
+    static const int64_t sizes[] = {0, 1, 2, 3, 4, 6, 8, 64, -1, INT64_MAX, INT64_MIN, 1 << 30};
+    for (int i = 0; i < 40000; i++) {
+        rp_op op = good_op((rp_op_kind)(rp_test_rand(&seed) % RP_N_OPS));
+        for (int n = (int)(rp_test_rand(&seed) % 4); n > 0; n--) {
+            size_t at = rp_test_rand(&seed) % (RP_OP_MAX_IN + RP_OP_MAX_OUT + 1);
+            rp_tensor *t = at < RP_OP_MAX_IN                   ? &op.in[at]
+                           : at < RP_OP_MAX_IN + RP_OP_MAX_OUT ? &op.out[at - RP_OP_MAX_IN]
+                                                               : &op.live;
+            uint64_t v = rp_test_rand(&seed);
+            switch (rp_test_rand(&seed) % 8) {
+            case 0:
+                t->n_dims = (uint8_t)(v % 6);
+                break;
+            case 1:
+                t->dtype = (rp_dtype)(v % (RP_N_DTYPES + 2));
+                break;
+            case 2:
+                t->dim[v % RP_MAX_DIMS] = sizes[v / 7 % (sizeof sizes / sizeof *sizes)];
+                break;
+            case 3:
+                t->stride = v % 3 ? v % 300 : v;
+                break;
+            case 4:
+                t->offset = v % 200, t->buffer = &buffer;
+                break;
+            case 5:
+                t->is_weight ^= 1;
+                break;
+            case 6:
+                op.n_in = (uint8_t)(v % (RP_OP_MAX_IN + 1));
+                break;
+            default:
+                op.n_out = (uint8_t)(v % (RP_OP_MAX_OUT + 1));
+                break;
+            }
+        }
+        rp_error err = {0};
+        if (rp__op_check(&op, &err) < 0) {
+            assert_true(err.message[0]);
+            continue;
+        }
+        char text[64];
+        n_passed++;
+        assert_true(rp__op_cost_of(&op).bytes >= 0);
+        assert_true(strlen(rp__op_text(&op, text, sizeof text)) < sizeof text);
+        rp__op_key(&op);
+    }
+    assert_true(n_passed > 1000);
+}
+
 RP_TEST(op, text_shows_all_operands) {
     rp_op op = good_op(RP_OP_MATMUL);
     char text[256];

@@ -35,6 +35,7 @@ static const attention_spec specs[] = {
     {3, 3, 10, 4, {9, 6}},
     {4, 2, 64, 16, {300}, F16S},
     {32, 8, 64, 32, {130, 65}, BF16S},
+    {2, 1, 64, 16, {2100}, F16S},
     /* prefill, whole and in chunks, mixed with decode */
     {2, 1, 16, 4, {7}, {7}},
     {4, 2, 64, 16, {33}, {33}, F16S},
@@ -43,6 +44,7 @@ static const attention_spec specs[] = {
     {2, 2, 128, 16, {20}, {2}, F16S},
     {4, 1, 256, 16, {17}, {3}},
     {2, 2, 96, 1, {12}, {12}, F16S},
+    {3, 1, 64, 16, {150}, {130}, F16S},
     /* windows, soft caps, sinks */
     {4, 2, 64, 16, {40, 3}, {9, 3}, F16S, .window = 5},
     {4, 2, 64, 16, {40}, {1}, F16S, .window = 16},
@@ -204,7 +206,7 @@ static void make_spec(size_t i, corpus_case *c) {
     const attention_spec *p = &specs[i];
     int n_seqs = n_seqs_of(p);
     straight seqs[MAX_SEQS];
-    int32_t seq[64], pos[64];
+    int32_t seq[256], pos[256];
     int64_t n_tokens = 0, row = p->k * p->d;
     name_case(c, p, n_seqs, i);
     for (int b = 0; b < n_seqs; b++) {
@@ -224,6 +226,70 @@ static void make_spec(size_t i, corpus_case *c) {
     rp_case_rows(c, 1 << 0 | 1 << 4 | 1 << 5, 1);
     rp_case_live(c, p->live - 1);
     if (p->is_strided) rp_case_strided(c, 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3, 1);
+}
+
+/* ---- twins ---- */
+
+/* Input j of a twin: that of the case, with room for more items of dim[0]. */
+static void copy_input(const corpus_case *c, corpus_case *twin, int j, int64_t n_items) {
+    rp_tensor *t = &twin->op.in[j];
+    size_t item = rp__tensor_item_bytes(t);
+    twin->in[j].bytes = calloc((size_t)n_items, item);
+    if (!twin->in[j].bytes) abort();
+    memcpy(twin->in[j].bytes, c->in[j].bytes, (size_t)t->dim[0] * item);
+    t->dim[0] = n_items;
+}
+
+/* Moves every block of a cache to its new place among more of them. */
+static void move_blocks(const corpus_case *c, corpus_case *twin, int j, const int32_t *place,
+                        int64_t n_more) {
+    int64_t n = c->op.in[j].dim[0];
+    size_t item = rp__tensor_item_bytes(&c->op.in[j]);
+    copy_input(c, twin, j, n + n_more);
+    memset(twin->in[j].bytes, 0xFF, (size_t)(n + n_more) * item); /* NaN in every float dtype */
+    for (int64_t b = 0; b < n; b++)
+        memcpy((char *)twin->in[j].bytes + (size_t)place[b] * item,
+               (const char *)c->in[j].bytes + (size_t)b * item, item);
+}
+
+/* Table rows in reverse order behind a row of nobody's, two columns longer. */
+static void widen_table(const corpus_case *c, corpus_case *twin, const int32_t *place) {
+    const rp_tensor *t = &c->op.in[3];
+    int64_t n_seqs = t->dim[0], m = t->dim[1];
+    int32_t *to = calloc((size_t)((n_seqs + 1) * (m + 2)), sizeof *to);
+    if (!to) abort();
+    for (int64_t b = 0; b < n_seqs; b++)
+        for (int64_t i = 0; i < m; i++)
+            to[(n_seqs - b) * (m + 2) + i] = place[((int32_t *)c->in[3].bytes)[b * m + i]];
+    twin->in[3].bytes = to;
+    twin->op.in[3] = rp__tensor_make(NULL, 0, RP_I32, 2, (int64_t[]){n_seqs + 1, m + 2});
+    copy_input(c, twin, 4, twin->op.in[4].dim[0]);
+    int32_t *seq = twin->in[4].bytes;
+    for (int64_t i = 0; i < twin->op.in[4].dim[0]; i++) seq[i] = (int32_t)n_seqs - seq[i];
+}
+
+bool rp_corpus_twin(const corpus_case *c, corpus_case *twin) {
+    enum { N_MORE = 5 };
+    if (c->op.kind != RP_OP_ATTENTION) return false;
+    *twin = *c;
+    int64_t n = c->op.in[1].dim[0];
+    int32_t *place = malloc((size_t)(n + N_MORE) * sizeof *place);
+    if (!place) abort();
+    rp_case_shuffle(twin, place, n + N_MORE);
+    for (int j = 0; j < RP_OP_MAX_IN; j++) twin->in[j].bytes = twin->in[j].value = NULL;
+    for (int i = 0; i < RP_OP_MAX_OUT; i++) twin->out[i].value = twin->out[i].mag = NULL;
+    copy_input(c, twin, 0, c->op.in[0].dim[0]);
+    move_blocks(c, twin, 1, place, N_MORE);
+    move_blocks(c, twin, 2, place, N_MORE);
+    widen_table(c, twin, place);
+    copy_input(c, twin, 5, c->op.in[5].dim[0]);
+    if (c->op.n_in > 6) copy_input(c, twin, 6, c->op.in[6].dim[0]);
+    size_t y_bytes = rp__tensor_span(&c->op.out[0]);
+    twin->out[0].bytes = malloc(y_bytes);
+    if (!twin->out[0].bytes) abort();
+    memcpy(twin->out[0].bytes, c->out[0].bytes, y_bytes);
+    free(place);
+    return true;
 }
 
 static void make(size_t i, corpus_case *c) {

@@ -122,7 +122,7 @@ static void make_write(size_t i, corpus_case *c) {
                   p->is_strided ? " strided" : "", p->live - 1);
     for (int j = 0; j < 2; j++) {
         double *x = rp_case_in_f32(c, j, S3(p->t, p->k, p->d), NULL);
-        for (int64_t e = 0; e < p->t * row; e++) x[e] *= exp2((double)(e % 30) - 20);
+        for (int64_t e = 0; e < p->t * row; e++) x[e] *= exp2((double)(e % 40) - 20);
         rp_case_store(c, &c->in[j], &c->op.in[j]);
     }
     choose_slots(c, p, slots);
@@ -135,6 +135,7 @@ static void make_write(size_t i, corpus_case *c) {
             cache[slots[e / row] * row + e % row] = rp_case_round(dtype[j], c->in[j].value[e]);
     }
     rp_case_live(c, p->live - 1);
+    rp_case_rows(c, 7, 0);
     c->has_sink_block = p->live != 0;
     if (p->is_strided) rp_case_strided(c, 3, 3);
 }

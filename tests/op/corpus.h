@@ -55,6 +55,10 @@ size_t rp_corpus_count(void);
 void rp_corpus_make(size_t i, corpus_case *c); /* rp_corpus_clear afterwards */
 void rp_corpus_clear(corpus_case *c);
 
+/* Makes another case that must have the same bits: the same sequences in other blocks of a larger
+ * cache, with a longer table (ATTENTION). False: there is none for this op. */
+bool rp_corpus_twin(const corpus_case *c, corpus_case *twin);
+
 /* ---- placed ops ---- */
 
 typedef struct corpus_image {
@@ -73,11 +77,20 @@ typedef struct corpus_placed {
 
 /* ---- machines ---- */
 
+/* Columns of the tolerance table. */
+typedef enum corpus_precision {
+    CORPUS_FLOAT,  /* F32 throughout */
+    CORPUS_DOUBLE, /* double accumulation, one rounding of a result */
+    CORPUS_ROUNDS, /* matmuls may round activations: to BF16 for BF16 weights, to 8 bits for blocks
+                    */
+    N_PRECISIONS
+} corpus_precision;
+
 typedef struct corpus_machine corpus_machine;
 struct corpus_machine {
     const char *name;
     void *user;
-    bool is_exact;     /* double accumulation: the tighter column of the tolerance table */
+    corpus_precision precision;
     bool honours_live; /* rows past the live ones are left alone */
     double eps; /* relative precision of activations, where coarser than the table's; else 0 */
     size_t alignment; /* of offsets */
@@ -103,7 +116,7 @@ void rp_corpus_run_machine(corpus_machine *m, const char *filter, rp_corpus_resu
 
 typedef struct rp_corpus_options {
     const char *filter;
-    bool is_exact; /* of corpus_machine */
+    corpus_precision precision; /* and eps: of corpus_machine */
     double eps;
 } rp_corpus_options;
 

@@ -1,3 +1,4 @@
+/* The list of cases, and what their makers share. */
 #include "op/corpus_build.h"
 
 #include <stdarg.h>
@@ -28,10 +29,21 @@ size_t rp_corpus_count(void) {
     return n;
 }
 
+/* Rows that are not live hold NaN: they must reach nothing. */
+static void poison_dead_rows(corpus_case *c) {
+    for (int j = 0; j < c->op.n_in; j++) {
+        const rp_tensor *t = &c->op.in[j];
+        if (!c->in[j].is_rows || t->dtype != RP_F32) continue;
+        int64_t n = rp__tensor_elems(t), n_inner = n / t->dim[0];
+        for (int64_t e = c->n_live * n_inner; e < n; e++) ((float *)c->in[j].bytes)[e] = NAN;
+    }
+}
+
 void rp_corpus_make(size_t i, corpus_case *c) {
     int g = 0;
     while (i >= groups[g]->n) i -= groups[g++]->n;
     groups[g]->make(i, c);
+    if (c->n_live >= 0) poison_dead_rows(c);
 }
 
 void rp_corpus_clear(corpus_case *c) {

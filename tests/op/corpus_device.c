@@ -94,7 +94,7 @@ void rp_corpus_run(rp_device *dev, const rp_corpus_options *options, rp_corpus_r
     corpus_machine m = {
         .name = rp__device_name(dev),
         .user = dev,
-        .is_exact = options && options->is_exact,
+        .precision = options ? options->precision : CORPUS_FLOAT,
         .eps = options ? options->eps : 0,
         .honours_live = props->has_live_rows,
         .alignment = props->alignment,

@@ -55,16 +55,18 @@ static void report(const char *name, const rp_corpus_result *r) {
     assert_int_equal(r->n_failed, 0);
 }
 
-static void run_set(const rp__body_set *set, bool is_exact) {
+typedef rp_status run_fn(corpus_machine *m, corpus_placed *p, int variant, rp_error *err);
+
+static void run_set(const rp__body_set *set, corpus_precision precision, run_fn *run) {
     corpus_machine m = {
         .name = set->name,
         .user = (void *)(uintptr_t)set,
-        .is_exact = is_exact,
+        .precision = precision,
         .honours_live = true,
         .alignment = 64,
         .n_variants = 3,
         .supports = body_supports,
-        .run = run_bodies,
+        .run = run,
     };
     rp_corpus_result r;
     rp_corpus_run_machine(&m, NULL, &r);
@@ -91,8 +93,49 @@ RP_TEST(corpus, every_op_has_cases_and_a_first_one_by_hand) {
 
 RP_TEST(corpus, reference_bodies) {
     for (int k = 0; k < RP_N_OPS; k++) assert_non_null(rp__body_reference.fn[k]);
-    run_set(&rp__body_reference, true);
+    run_set(&rp__body_reference, CORPUS_DOUBLE, run_bodies);
 }
+
+/* ---- fast sets: weights in panels ---- */
+
+/* Puts the weights of a placed op into panels, as weight_write does; the images are row-major again
+ * never. */
+static void to_panels(corpus_placed *p) {
+    for (int j = 0; j < p->op.n_in; j++) {
+        const rp_tensor *w = &p->op.in[j];
+        if (!w->is_weight) continue;
+        corpus_image panels = {.n = rp__panel_bytes(w)};
+        panels.bytes = aligned_alloc(64, (panels.n + 63) / 64 * 64);
+        if (!panels.bytes) abort();
+        rp__panel_write(w, panels.bytes, 0, rp__tensor_rows(w), p->in[j].bytes);
+        free(p->in[j].bytes);
+        p->in[j] = panels;
+    }
+}
+
+static rp_status run_fast(corpus_machine *m, corpus_placed *p, int variant, rp_error *err) {
+    to_panels(p);
+    return run_bodies(m, p, variant, err);
+}
+
+static void run_named_set(const char *name) {
+    const rp__body_set *set;
+    rp_error err = {0};
+    if (rp__body_choose(name, &set, &err) < 0) RP_SKIP(err.message);
+    run_set(set, CORPUS_FLOAT, run_fast);
+}
+
+RP_TEST(corpus, generic_bodies) {
+    run_named_set("generic");
+}
+RP_TEST(corpus, avx2_bodies) {
+    run_named_set("avx2");
+}
+RP_TEST(corpus, avx512_bodies) {
+    run_named_set("avx512");
+}
+
+/* ---- the corpus itself ---- */
 
 /* A wrong result of any kind must be seen: the corpus is run over bodies that are off by a little.
  */
@@ -129,22 +172,38 @@ RP_TEST(corpus, sees_a_spoiled_element_of_every_op) {
 
 /* ---- devices ---- */
 
-RP_TEST(corpus, every_device) {
-    bool any = false;
-    for (size_t i = 0; rp__device_name_at(i); i++) {
-        rp_device *dev;
-        rp_error err = {0};
-        rp_status st = rp__device_open(rp__device_name_at(i), NULL, &dev, &err);
-        if (st == RP_EUNSUPPORTED) {
-            print_message("%s\n", err.message);
-            continue;
-        }
-        assert_ok(st, err);
-        rp_corpus_result r;
-        rp_corpus_run(dev, NULL, &r);
-        report(rp__device_name(dev), &r);
-        any = any || r.n_run > 0;
-        rp__device_close(dev);
+/* The whole corpus on one device opened with so many threads (0: as it chooses). False when it is
+ * not built in. */
+static bool run_device(const char *name, int n_threads, rp_corpus_result *r) {
+    rp_device *dev;
+    rp_error err = {0};
+    rp_device_config config = {.bytes = sizeof config, .n_threads = n_threads};
+    rp_status st = rp__device_open(name, &config, &dev, &err);
+    if (st == RP_EUNSUPPORTED || st == RP_ENOTFOUND) {
+        print_message("%s\n", err.message);
+        return false;
     }
-    if (!any) RP_SKIP("no device is built in");
+    assert_ok(st, err);
+    rp_corpus_run(dev, NULL, r);
+    report(name, r);
+    rp__device_close(dev);
+    return true;
+}
+
+RP_TEST(corpus, every_device_but_cpu) { /* cpu: below, three times */
+    size_t n_run = 0;
+    rp_corpus_result r;
+    for (size_t i = 0; rp__device_name_at(i); i++)
+        if (strcmp(rp__device_name_at(i), "cpu") && run_device(rp__device_name_at(i), 0, &r))
+            n_run += r.n_run;
+    if (!n_run) RP_SKIP("no other device is here");
+}
+
+RP_TEST(corpus, cpu_has_the_same_bits_with_any_number_of_threads) {
+    rp_corpus_result r[3];
+    for (int n = 1; n <= 3; n++)
+        if (!run_device("cpu", n, &r[n - 1])) RP_SKIP("the cpu device is not built in");
+    assert_int_equal(r[0].n_run, rp_corpus_count()); /* it runs every op */
+    assert_true(r[0].digest == r[1].digest);
+    assert_true(r[0].digest == r[2].digest);
 }

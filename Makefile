@@ -9,7 +9,7 @@ MODEL        ?= smollm2
 PROMPT       ?= The capital of France is
 ARGS         ?=
 
-CONFIGURE  = cmake --log-level=WARNING -G Ninja -DRP_WERROR=$(RP_WERROR) -DCMAKE_INSTALL_PREFIX=$(PREFIX) -S .
+CONFIGURE  = cmake -G Ninja -DRP_WERROR=$(RP_WERROR) -DCMAKE_INSTALL_PREFIX=$(PREFIX) -S .
 COMPILE    = cmake --build $(1) -j $(JOBS)
 
 .PHONY: all setup build run test bench asan ubsan tsan fuzz lint format install clean help
@@ -22,14 +22,14 @@ build: setup ## build the library, the command line and the tests (the default)
 	@$(CONFIGURE) -B $(BUILD) >/dev/null
 	@$(call COMPILE,$(BUILD))
 
-run: build ## build, fetch a small real model and answer a prompt: PROMPT="..." MODEL=smollm2 ARGS="..."
+run: build ## build, fetch a small model, answer a prompt: PROMPT="..." MODEL=smollm2 ARGS="..."
 	@python3 tools/fetch_model.py $(MODEL)
 	$(BUILD)/reprise run -m $(MODEL) -p "$(PROMPT)" $(ARGS)
 
 test: build ## build and run every test: FILTER=part of a name for the C tests
 	@python3 tools/run_tests.py --build $(BUILD) --filter "$(FILTER)"
 
-bench: build ## build, fetch a small real model and measure it: MODEL=smollm2 ARGS="..."
+bench: build ## build, fetch a small model and measure it: MODEL=smollm2 ARGS="..."
 	@python3 tools/fetch_model.py $(MODEL)
 	$(BUILD)/reprise bench -m $(MODEL) $(ARGS)
 
@@ -46,11 +46,12 @@ tsan:  ## the C tests under the thread sanitizer
 
 fuzz: ## run each fuzzer for FUZZ_SECONDS (60) on its corpus; needs clang
 	@tools/setup.sh build fuzz
-	@CC=clang $(CONFIGURE) -B $(BUILD)-fuzz -DRP_FUZZ=ON -DRP_TESTS=OFF -DRP_SANITIZE=fuzzer-no-link,address >/dev/null
+	@CC=clang $(CONFIGURE) -B $(BUILD)-fuzz -DRP_FUZZ=ON -DRP_TESTS=OFF \
+	    -DRP_SANITIZE=fuzzer-no-link,address >/dev/null
 	@$(call COMPILE,$(BUILD)-fuzz) --target fuzzers
 	@tools/fuzz.sh $(BUILD)-fuzz $(FUZZ_SECONDS) $(FILTER)
 
-lint: build ## check the layers, the exported symbols, forbidden calls, lengths; report the formatting
+lint: build ## check layers, exported symbols, forbidden calls, lengths; report the formatting
 	@python3 tools/lint.py --build $(BUILD)
 
 format: ## format every C file in place

@@ -1,12 +1,14 @@
 """Models whose answers are known by hand, as GGUF files that any engine loads as a small Llama.
 
-TableModel: attention-out and FFN-down are zero, embeddings are one-hot, so after the final norm the state is
-sqrt(d) at the last token's place: row i of a table gives the logits after token i. `follow` and `script` make one
-token the sure successor (logit sqrt(d) against 0), `choose` gives exact probabilities.
+TableModel: attention-out and FFN-down are zero, embeddings are one-hot, so after the final norm
+the state is sqrt(d) at the last token's place: row i of a table gives the logits after token i.
+`follow` and `script` make one token the sure successor (logit sqrt(d) against 0), `choose` gives
+exact probabilities.
 
-HistogramModel: queries are zero, so attention is the plain mean over what is visible; values carry one-hot tokens and
-the head reads them back. logits = c * p with p = count / n over the n visible positions, and
-c = sqrt(d / (1 + sum of p squared)). A missing, doubled, stale or foreign row of the KV cache changes a known fraction.
+HistogramModel: queries are zero, so attention is the plain mean over what is visible; values carry
+one-hot tokens and the head reads them back. logits = c * p with p = count / n over the n visible
+positions, and c = sqrt(d / (1 + sum of p squared)). A missing, doubled, stale or foreign row of
+the KV cache changes a known fraction.
 
     model = scripted('{"a": 1}', after="\\n")  # answers so when the prompt ends in a newline
     model.write(path)
@@ -28,7 +30,8 @@ __all__ = [
 
 # So small that mean(x^2) + eps is mean(x^2) in float32.
 EPS = 1e-12
-# The logit of what a `choose` row does not list: e^-1000 is no probability at any temperature in use.
+# The logit of what a `choose` row does not list: e^-1000 is no probability at any temperature in
+# use.
 NEVER = -1000.0
 
 
@@ -130,7 +133,8 @@ class TableModel(ToyLlama):
         self._set_row(self._claim(token), logits, NEVER)
 
     def script(self, after, pieces, end=IM_END):
-        """The answer to a prompt that ends in the token `after`: these pieces, then `end`. Each piece once only."""
+        """The answer to a prompt that ends in the token `after`: these pieces, then `end`. Each
+        piece once only."""
         chain = [after, *pieces, end]
         for token, successor in zip(chain, chain[1:]):
             self.follow(token, successor)
@@ -144,7 +148,8 @@ class TableModel(ToyLlama):
 
 
 def split_distinct(raw, least=1, taken=()):
-    """Cuts bytes into pieces of at least `least` bytes, each different from all others and from `taken`."""
+    """Cuts bytes into pieces of at least `least` bytes, each different from all others and from
+    `taken`."""
     pieces, at, seen = [], 0, set(taken)
     while at < len(raw):
         n = least
@@ -162,7 +167,8 @@ def split_distinct(raw, least=1, taken=()):
 
 
 def scripted(text, after="\n", pieces=None, least=1, d=512, end=IM_END):
-    """A TableModel that answers `text` (or exactly these byte `pieces`) when a prompt ends in the token `after`."""
+    """A TableModel that answers `text` (or exactly these byte `pieces`) when a prompt ends in the
+    token `after`."""
     raw = text.encode() if isinstance(text, str) else text
     pieces = pieces or split_distinct(raw, least, taken=[after.encode()])
     assert b"".join(pieces) == raw

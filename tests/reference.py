@@ -1,8 +1,8 @@
-"""A second implementation of the Llama family, in numpy and double precision: slow, short and plain.
+"""A second implementation of the Llama family, in numpy and double precision: slow, short and
+plain.
 
-`from_gguf` and `from_folder` read a checkpoint each in its own way, so that agreement between them, and with the stored
-logits of transformers, checks the files too.
-"""
+`from_gguf` and `from_folder` read a checkpoint each in its own way, so that agreement between
+them, and with the stored logits of transformers, checks the files too."""
 
 import json
 import math
@@ -115,7 +115,8 @@ def plain_frequencies(theta, dim):
 
 
 def yarn(theta, dim, factor, original, beta_fast, beta_slow, mscale, mscale_all_dim):
-    """Frequencies and magnitude (arXiv 2309.00071): slow pairs are interpolated, fast ones kept, a ramp between."""
+    """Frequencies and magnitude (arXiv 2309.00071): slow pairs are interpolated, fast ones kept, a
+    ramp between."""
 
     def pair_with(turns):  # which makes so many turns within the original context
         return dim * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(theta))
@@ -163,8 +164,14 @@ def from_gguf(path):
 
     heads = key("attention.head_count")
     dim = key("attention.key_length", key("embedding_length") // heads)
-    config = Config(key("block_count"), heads, key("attention.head_count_kv", heads), dim,
-                    key("attention.layer_norm_rms_epsilon"), key("attention.sliding_window", 0))  # fmt: skip
+    config = Config(
+        key("block_count"),
+        heads,
+        key("attention.head_count_kv", heads),
+        dim,
+        key("attention.layer_norm_rms_epsilon"),
+        key("attention.sliding_window", 0),
+    )
     config.neighbours = arch in ("llama", "internlm2")
     theta, factor = key("rope.freq_base", 10000.0), key("rope.scaling.factor", 1.0)
     config.frequencies = plain_frequencies(theta, dim) / tensors.get("rope_freqs.weight", 1.0)
@@ -173,13 +180,33 @@ def from_gguf(path):
         config.frequencies = config.frequencies / factor
     elif kind == "yarn":
         config.frequencies, config.magnitude = yarn(
-            theta, dim, factor, key("rope.scaling.original_context_length"), key("rope.scaling.yarn_beta_fast", 32.0),
-            key("rope.scaling.yarn_beta_slow", 1.0), 1.0, key("rope.scaling.yarn_log_multiplier"))  # fmt: skip
+            theta,
+            dim,
+            factor,
+            key("rope.scaling.original_context_length"),
+            key("rope.scaling.yarn_beta_fast", 32.0),
+            key("rope.scaling.yarn_beta_slow", 1.0),
+            1.0,
+            key("rope.scaling.yarn_log_multiplier"),
+        )
 
-    names = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up",
-             "down": "ffn_down", "attn_norm": "attn_norm", "ffn_norm": "ffn_norm"}  # fmt: skip
-    model = Model(config, tensors["token_embd.weight"], tensors["output_norm.weight"],
-                  tensors.get("output.weight", tensors["token_embd.weight"]))  # fmt: skip
+    names = {
+        "q": "attn_q",
+        "k": "attn_k",
+        "v": "attn_v",
+        "o": "attn_output",
+        "gate": "ffn_gate",
+        "up": "ffn_up",
+        "down": "ffn_down",
+        "attn_norm": "attn_norm",
+        "ffn_norm": "ffn_norm",
+    }
+    model = Model(
+        config,
+        tensors["token_embd.weight"],
+        tensors["output_norm.weight"],
+        tensors.get("output.weight", tensors["token_embd.weight"]),
+    )
     for i in range(config.n_layers):
         layer = Layer(**{k: tensors[f"blk.{i}.{n}.weight"] for k, n in names.items()})
         for which in "qkv":
@@ -202,8 +229,11 @@ def read_safetensors(path):
             continue
         begin, end = about["data_offsets"]
         data = raw[8 + size + begin : 8 + size + end]
-        values = (bf16_to_float(np.frombuffer(data, "<u2")) if about["dtype"] == "BF16"
-                  else np.frombuffer(data, {"F32": "<f4", "F16": "<f2"}[about["dtype"]]))  # fmt: skip
+        values = (
+            bf16_to_float(np.frombuffer(data, "<u2"))
+            if about["dtype"] == "BF16"
+            else np.frombuffer(data, {"F32": "<f4", "F16": "<f2"}[about["dtype"]])
+        )
         tensors[name] = values.reshape(about["shape"]).astype(np.float64)
     return tensors
 
@@ -229,8 +259,16 @@ def frequencies_of(config, dim):
             1.0,
         )
     assert kind == "yarn", kind
-    return yarn(theta, dim, factor, original, rope.get("beta_fast", 32), rope.get("beta_slow", 1),
-                rope.get("mscale"), rope.get("mscale_all_dim"))  # fmt: skip
+    return yarn(
+        theta,
+        dim,
+        factor,
+        original,
+        rope.get("beta_fast", 32),
+        rope.get("beta_slow", 1),
+        rope.get("mscale"),
+        rope.get("mscale_all_dim"),
+    )
 
 
 def from_folder(folder, config_name="config.json"):
@@ -239,16 +277,30 @@ def from_folder(folder, config_name="config.json"):
     tensors = read_safetensors(folder / "model.safetensors")
     heads = about["num_attention_heads"]
     dim = about.get("head_dim") or about["hidden_size"] // heads
-    config = Config(about["num_hidden_layers"], heads, about.get("num_key_value_heads", heads), dim,
-                    about["rms_norm_eps"], about.get("sliding_window") or 0)  # fmt: skip
+    config = Config(
+        about["num_hidden_layers"],
+        heads,
+        about.get("num_key_value_heads", heads),
+        dim,
+        about["rms_norm_eps"],
+        about.get("sliding_window") or 0,
+    )
     config.frequencies, config.magnitude = frequencies_of(about, dim)
     if about["model_type"] == "internlm2":
         return internlm2(config, tensors)
     embed = tensors["model.embed_tokens.weight"]
     model = Model(config, embed, tensors["model.norm.weight"], tensors.get("lm_head.weight", embed))
-    names = {"q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj", "o": "self_attn.o_proj",
-             "gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj", "attn_norm": "input_layernorm",
-             "ffn_norm": "post_attention_layernorm"}  # fmt: skip
+    names = {
+        "q": "self_attn.q_proj",
+        "k": "self_attn.k_proj",
+        "v": "self_attn.v_proj",
+        "o": "self_attn.o_proj",
+        "gate": "mlp.gate_proj",
+        "up": "mlp.up_proj",
+        "down": "mlp.down_proj",
+        "attn_norm": "input_layernorm",
+        "ffn_norm": "post_attention_layernorm",
+    }
     for i in range(config.n_layers):
         at = f"model.layers.{i}."
         layer = Layer(**{k: tensors[f"{at}{n}.weight"] for k, n in names.items()})
@@ -268,8 +320,14 @@ def internlm2(config, tensors):
         tensors["output.weight"],
     )
     per_kv, d = config.n_heads // config.n_kv_heads, config.head_dim
-    names = {"o": "attention.wo", "gate": "feed_forward.w1", "up": "feed_forward.w3", "down": "feed_forward.w2",
-             "attn_norm": "attention_norm", "ffn_norm": "ffn_norm"}  # fmt: skip
+    names = {
+        "o": "attention.wo",
+        "gate": "feed_forward.w1",
+        "up": "feed_forward.w3",
+        "down": "feed_forward.w2",
+        "attn_norm": "attention_norm",
+        "ffn_norm": "ffn_norm",
+    }
     for i in range(config.n_layers):
         at = f"model.layers.{i}."
         rows = tensors[f"{at}attention.wqkv.weight"].reshape(config.n_kv_heads, per_kv + 2, d, -1)

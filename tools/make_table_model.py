@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Writes a model whose answers are known by hand (tests/models.py says how they work).
 
-    tools/make_table_model.py script OUT.gguf --text TEXT [--after TOKEN]   answers TEXT when a prompt ends in TOKEN
-    tools/make_table_model.py histogram OUT.gguf [--window N]               logits count the visible tokens
-    tools/make_table_model.py fixtures                                      makes tests/fixtures/models again
+    make_table_model.py script OUT.gguf --text TEXT [--after TOKEN]
+                                            answers TEXT when a prompt ends in TOKEN
+    make_table_model.py histogram OUT.gguf [--window N]
+                                            logits count the visible tokens
+    make_table_model.py fixtures            makes tests/fixtures/models again
 
 Needs numpy and gguf: "$(tools/venv.sh)" tools/make_table_model.py ...
 """
@@ -23,8 +25,9 @@ FIXTURES = TESTS / "fixtures" / "models"
 
 
 def fixture_table():
-    """64 tokens. "a" is followed by b, c or d with 0.7, 0.2 and 0.1, each of these by "a" again; a newline starts the
-    text "ok."; every other token is followed by the next id, the last one by the first letter."""
+    """64 tokens. "a" is followed by b, c or d with 0.7, 0.2 and 0.1, each of these by "a" again; a
+    newline starts the text "ok."; every other token is followed by the next id, the last one by
+    the first letter."""
     vocab = small_vocab()
     model = TableModel(vocab)
     model.choose("a", {"b": 0.7, "c": 0.2, "d": 0.1})

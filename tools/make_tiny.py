@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Makes tests/fixtures/tiny: a tiny random checkpoint per member of the Llama family, with its logits.
+"""Makes tests/fixtures/tiny: a tiny random checkpoint per member of the Llama family, with its
+logits.
 
-    VENV/bin/python tools/make_tiny.py [NAME...]      needs torch, transformers, tokenizers, safetensors, gguf
+    VENV/bin/python tools/make_tiny.py [NAME...]
 
-Per NAME: NAME/ (a Hugging Face folder as transformers writes it), NAME.gguf (tensor names, row order and keys as
-llama.cpp's conversion gives them), NAME.json (token ids) and NAME.bin: the logits of transformers in float32 with eager
-attention, little-endian float32 [50, vocab]. Row i follows token i of `ids`; ids[40:] are the greedy choices of rows
-39..48. The same versions of the packages give the same files to the byte: every seed is fixed.
-"""
+Needs torch, transformers, tokenizers, safetensors and gguf.
+
+Per NAME: NAME/ (a Hugging Face folder as transformers writes it), NAME.gguf (tensor names, row
+order and keys as llama.cpp's conversion gives them), NAME.json (token ids) and NAME.bin: the
+logits of transformers in float32 with eager attention, little-endian float32 [50, vocab]. Row i
+follows token i of `ids`; ids[40:] are the greedy choices of rows 39..48. The same versions of the
+packages give the same files to the byte: every seed is fixed."""
 
 import argparse
 import copy
@@ -129,7 +132,8 @@ def generator(*words):
 
 
 def make_weight(seed, name, shape, tied):
-    """Scales at which attention is peaked, each layer moves the residual, and logits have a deviation of 1 to 3."""
+    """Scales at which attention is peaked, each layer moves the residual, and logits have a
+    deviation of 1 to 3."""
     noise = generator(seed, name).standard_normal(shape)
     if "norm" in name:
         return 1 + 0.2 * noise
@@ -164,8 +168,8 @@ def logits_of(model, ids):
 
 
 def decode_greedily(model, prompt):
-    """Ids and logits; None when a step is nearly a tie, which another order of summation could turn. Each step runs
-    the whole text again, so no cache can hide or add a difference."""
+    """Ids and logits; None when a step is nearly a tie, which another order of summation could
+    turn. Each step runs the whole text again, so no cache can hide or add a difference."""
     ids = list(prompt)
     for _ in range(N_DECODE):
         best = torch.topk(logits_of(model, ids)[-1], 2)
@@ -186,7 +190,8 @@ def choose_text(model):
 
 
 def decode_with_cache(model, ids):
-    """The rows of a model whose frequencies depend on the length so far: what a cache holds keeps its old angles."""
+    """The rows of a model whose frequencies depend on the length so far: what a cache holds keeps
+    its old angles."""
     with torch.no_grad():
         out = model(torch.tensor([ids[:N_PROMPT]]), use_cache=True)
         rows = [out.logits[0]]
@@ -229,7 +234,8 @@ def write_tokenizer():
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    text = "a step is recorded once and replayed for ever after, the same step at the same place each time"
+    text = "a step is recorded once and replayed for ever after, "
+    text += "the same step at the same place each time"
     bpe.train_from_iterator(
         [text, text, "the other the one there and then, recorded and replayed"], trainer
     )
@@ -289,7 +295,8 @@ def write_json(path, value):
 
 
 def older_config(path):
-    """The same in the spelling of transformers 4: rope_theta beside a rope_scaling that says `type`."""
+    """The same in the spelling of transformers 4: rope_theta beside a rope_scaling that says
+    `type`."""
     config = json.loads(path.read_text())
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope.pop("rope_theta")
@@ -336,8 +343,8 @@ def fuse(tensors, config):
 def internlm2_config(config):
     keys = (
         "bos_token_id eos_token_id hidden_act hidden_size initializer_range intermediate_size "
-        "max_position_embeddings num_attention_heads num_hidden_layers num_key_value_heads pad_token_id "
-        "rms_norm_eps tie_word_embeddings use_cache vocab_size"
+        "max_position_embeddings num_attention_heads num_hidden_layers num_key_value_heads "
+        "pad_token_id rms_norm_eps tie_word_embeddings use_cache vocab_size"
     )
     return {
         "architectures": ["InternLM2ForCausalLM"],
@@ -352,7 +359,8 @@ def internlm2_config(config):
 
 
 def unfuse_equals(model, tensors):
-    """The fused rows, taken apart with index arithmetic, are the q, k and v rows they were made from."""
+    """The fused rows, taken apart with index arithmetic, are the q, k and v rows they were made
+    from."""
     config, own = model.config, dict(model.named_parameters())
     d, per_kv = config.head_dim, config.num_attention_heads // config.num_key_value_heads
     for layer in range(config.num_hidden_layers):
@@ -390,16 +398,17 @@ def make(name):
 
 
 def make_dynamic(name, kind, changes, options, ids):
-    """Dynamic NTK has two readings. transformers widens the base with the length of each forward pass; engines that
-    keep keys in a cache take the base of the longest text (factor x max_position_embeddings) for every position.
-    """
+    """Dynamic NTK has two readings. transformers widens the base with the length of each forward
+    pass; engines that keep keys in a cache take the base of the longest text (factor x
+    max_position_embeddings) for every position."""
     rows = decode_with_cache(make_model(kind, changes, options, name), ids)
     write_golden(
         name, ids, rows, steps="prompt in one forward pass, then one token each with a cache"
     )
     rope, longest = changes["rope_parameters"], changes["rope_parameters"]["factor"]
     d = SIZES["hidden_size"] // SIZES["num_attention_heads"]
-    # (factor * length / max_position_embeddings - (factor - 1)) ** (d / (d - 2)) at length = factor * max
+    # (factor * length / max_position_embeddings - (factor - 1)) ** (d / (d - 2)) at length =
+    # factor * max
     base = rope["rope_theta"] * (rope["factor"] * longest - (rope["factor"] - 1)) ** (d / (d - 2))
     fixed = dict(changes, rope_parameters=plain(base))
     rows = logits_of(make_model(kind, fixed, options, name), ids)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the C tests, the replay of the fuzz corpora and the Python tests; prints one closing line of totals.
+"""Runs the C tests, the replay of the fuzz corpora and the Python tests; prints one closing line
+of totals.
 
     tools/run_tests.py [--build build] [--filter PART]
 
-Each runner's own output and closing line come first; the last line is "N passed, N failed, N skipped" over all of
-them, and the exit status is 0 only when nothing failed. A runner that dies or does not close counts as one failure.
-"""
+Each runner's own output and closing line come first; the last line is "N passed, N failed, N
+skipped" over all of them, and the exit status is 0 only when nothing failed. A runner that dies or
+does not close counts as one failure."""
 
 import argparse
 import os
@@ -61,7 +62,8 @@ def run_c(build, name_part, totals):
 
 
 def run_corpora(build, totals):
-    """Each parser reads its whole corpus once; a crash, a sanitizer finding or a hang is a failure."""
+    """Each parser reads its whole corpus once; a crash, a sanitizer finding or a hang is a
+    failure."""
     replays = sorted((build / "fuzz").glob("*_replay"))
     if not replays:
         return

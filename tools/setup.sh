@@ -3,7 +3,8 @@
 #
 #   tools/setup.sh [build] [test] [fuzz] [format]      (default: build)
 #
-# Says nothing and changes nothing when all is there. Without root it prints the one command to run and exits 1.
+# Says nothing and changes nothing when all is there. Without root it prints the one command to run
+# and exits 1.
 set -eu
 
 missing=
@@ -36,7 +37,8 @@ check_format() { need clang-format command -v clang-format; }
 check_test() { :; }
 
 has_fuzzer_runtime() {
-    command -v clang && test -n "$(find "$(clang --print-resource-dir)" -name '*fuzzer*.a' | head -n 1)"
+    command -v clang || return 1
+    find "$(clang --print-resource-dir)" -name '*fuzzer*.a' | grep -q .
 }
 
 check() { for part in "$@"; do "check_$part"; done; }

@@ -1,10 +1,13 @@
 """A transformers model of the Llama family as GGUF, by the conventions of llama.cpp's conversion.
 
-- The archs `llama` and `internlm2` rotate neighbouring dimensions, so the rows of q and k are interleaved: row i of the
-  first half of a head goes to 2i, row i of the second half to 2i + 1. `qwen2` and `qwen3` keep the order.
-- llama3 scaling is a tensor, rope_freqs.weight: what each frequency is divided by. The other scalings are keys.
+- The archs `llama` and `internlm2` rotate neighbouring dimensions, so the rows of q and k are
+  interleaved: row i of the first half of a head goes to 2i, row i of the second half to 2i + 1.
+  `qwen2` and `qwen3` keep the order.
+- llama3 scaling is a tensor, rope_freqs.weight: what each frequency is divided by. The other
+  scalings are keys.
 - Vectors are always float32.
-- The sliding window of Mistral is written as llama.attention.sliding_window, which llama.cpp's conversion leaves out.
+- The sliding window of Mistral is written as llama.attention.sliding_window, which llama.cpp's
+  conversion leaves out.
 """
 
 import json

@@ -1,8 +1,7 @@
 """Vocabularies of the test models: byte-level BPE, spelled as GPT-2 spells bytes.
 
-A special token comes first, then one token per byte, then longer pieces. Nothing here needs more than the standard
-library; `add_to_gguf` takes the writer of the `gguf` package.
-"""
+A special token comes first, then one token per byte, then longer pieces. Nothing here needs more
+than the standard library; `add_to_gguf` takes the writer of the `gguf` package."""
 
 NORMAL, CONTROL, UNUSED = 1, 3, 5  # GGUF's token types
 
@@ -18,7 +17,8 @@ CHATML = (
 
 
 def byte_spelling():
-    """The printable character that stands for each byte: itself where it is printable, else U+0100 and up."""
+    """The printable character that stands for each byte: itself where it is printable, else U+0100
+    and up."""
     own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     spelling, extra = {}, 0
     for byte in range(256):
@@ -73,12 +73,14 @@ class Vocab:
 
 
 def byte_vocab(pieces=(), size=None):
-    """Every byte, and the given pieces. One merge, of two bytes no text has, since readers want the list."""
+    """Every byte, and the given pieces. One merge, of two bytes no text has, since readers want
+    the list."""
     return Vocab(pieces=pieces, merges=[(b"\x00", b"\x01")], size=size)
 
 
 def small_vocab():
-    """64 tokens: the specials, lower case letters, digits, what JSON is written with, and one merge."""
+    """64 tokens: the specials, lower case letters, digits, what JSON is written with, and one
+    merge."""
     text = "abcdefghijklmnopqrstuvwxyz0123456789 \n.,:;!?'\"()-<>|_/{}[]=+"
     return Vocab(alphabet=text.encode(), merges=[(b"<", b">")], size=64)
 

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Makes (or brings up to date) the Python environment of the tests and prints the path of its interpreter.
+# Makes (or brings up to date) the Python environment of the tests and prints the path of its
+# interpreter.
 #
-# It lies in the cache folder (REPRISE_CACHE, else ~/.cache/reprise), outside the working tree, and is made again only
-# when tests/requirements.txt or the interpreter changes.
+# It lies in the cache folder (REPRISE_CACHE, else ~/.cache/reprise), outside the working tree, and
+# is made again only when tests/requirements.txt or the interpreter changes.
 set -eu
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,7 +16,8 @@ if [ "$(cat "$venv/made-from" 2>/dev/null || true)" != "$wanted" ]; then
     mkdir -p "$cache"
     rm -rf "$venv"
     python3 -m venv "$venv" >&2
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/tests/requirements.txt" >&2 </dev/null
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check \
+        -r "$here/tests/requirements.txt" >&2 </dev/null
     printf '%s\n' "$wanted" >"$venv/made-from"
 fi
 echo "$venv/bin/python"

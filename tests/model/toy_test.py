@@ -1,4 +1,5 @@
-"""The table and histogram models say what they are meant to, by a forward pass that knows nothing of their making."""
+"""The table and histogram models say what they are meant to, by a forward pass that knows nothing
+of their making."""
 
 import json
 import math
@@ -49,7 +50,8 @@ def answer(path, prompt_ids, limit=200):
 
 @pytest.mark.parametrize("least", [1, 2, 5])
 def test_scripted_text(tmp_path, least):
-    """From a prompt of real text, through the real tokenizer and back; pieces of odd lengths cut characters."""
+    """From a prompt of real text, through the real tokenizer and back; pieces of odd lengths cut
+    characters."""
     model = scripted(TEXT, after="\n", least=least)
     path = model.write(tmp_path / "toy.gguf")
     bpe = tokenizer_of(path)

@@ -1,4 +1,5 @@
-"""Fetching resumes from what is whole, replaces what is not, and refuses wrong bytes. No network is used."""
+"""Fetching resumes from what is whole, replaces what is not, and refuses wrong bytes. No network
+is used."""
 
 import hashlib
 import zipfile

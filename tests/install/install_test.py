@@ -106,6 +106,12 @@ def test_consumer_by_pkg_config(prefix, libdir, tmp_path, language, kind):
     run(program, env=dict(os.environ, LD_LIBRARY_PATH=str(libdir)))
 
 
+@pytest.mark.parametrize("example", sorted(p.name for p in (ROOT / "examples").glob("*.c")))
+def test_examples_compile(libdir, tmp_path, example):
+    source = ROOT / "examples" / example
+    run("cc", "-std=c11", *STRICT, *flags(libdir, "--cflags"), "-c", source, "-o", tmp_path / "x.o")
+
+
 CMAKE = """
 cmake_minimum_required(VERSION 3.25)
 project(consumer LANGUAGES C)

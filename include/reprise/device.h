@@ -51,7 +51,13 @@ extern "C" {
  * TOPK          in  x [R,V];  out values [R,k], ids [R,k] I32;  descending; ties: lower index first
  * SAMPLE        in  x [R,V], u [R] in [0,1), temperature [R] > 0;  out ids [R] I32;  the first index at which
  *               the running sum of softmax(x / temperature) exceeds u
- * ADVANCE       in  x [T] I32;  out y [T] I32 (may be x);  y = x + step */
+ * ADVANCE       in  x [T] I32;  out y [T] I32 (may be x);  y = x + step
+ *
+ * Absent operands have n_dims 0 and buffer NULL; trailing ones may be left out of n_in and n_out.
+ * In place (the very memory of an operand of the same shape and dtype): y of ROPE, ACT, SCALE, SOFTCAP, CONVERT,
+ * LAYER_NORM and ADVANCE may be x; of GATED, ADD and MUL either operand; of MATMUL `add`; y and sum of RMS_NORM may be
+ * x and r, one each, either way round. No other output shares memory with an operand.
+ * `normalise` divides sigmoid weights by their sum as well. NaN stands behind everything in TOPK and ROUTER_TOPK. */
 #define RP_OP_TABLE(X)                                                                             \
     X(RP_OP_EMBED, "embed")                                                                        \
     X(RP_OP_RMS_NORM, "rms_norm")                                                                  \
@@ -93,8 +99,8 @@ typedef struct rp_op {
     uint8_t n_in, n_out;
     const char *label; /* what the model calls it ("blk.3.attn_q"); borrowed; may be NULL */
     rp_tensor in[RP_OP_MAX_IN], out[RP_OP_MAX_OUT];
-    /* How many leading items of dim[0] of the output are live: an I32 [1] in device memory, read when the op runs
-     * (also in a replay). buffer == NULL: all. A device without `has_live_rows` may ignore it and compute all. */
+    /* How many leading items of dim[0] of the output (KV_WRITE: of k) are live: an I32 [1] in device memory, read
+     * when the op runs (also in a replay). buffer == NULL: all. A device without `has_live_rows` may ignore it and compute all. */
     rp_tensor live;
     union {
         struct { float scale; } embed;

@@ -32,10 +32,8 @@ extern const rp__body_set rp__body_reference; /* double accumulation, every op, 
 /* Best set this machine runs; REPRISE_ISA names a lower one (RP_EINVAL lists them when unknown or not available). */
 rp_status rp__body_choose(const char *isa, const rp__body_set **out, rp_error *err);
 
-/* Scratch bytes per worker that any set needs for this op: the larger of the reference set's need and the fast sets'
- * own (rp__panel_scratch, optional: 0 while no fast set is built in). */
+/* Scratch bytes per worker that any set needs for this op. */
 size_t rp__body_scratch(const rp_op *op);
-size_t rp__panel_scratch(const rp_op *op) __attribute__((weak));
 
 /* Decodes row `row` (over all dimensions but the last, flattened) of a row-major weight to F32: the one place where
  * the reference set reads weights. */

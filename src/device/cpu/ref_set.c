@@ -1,4 +1,5 @@
 /* The reference set as a table, and the scratch its bodies need. */
+#include "device/cpu/panel.h"
 #include "device/cpu/ref.h"
 
 static bool always(void) {
@@ -54,6 +55,6 @@ static size_t reference_scratch(const rp_op *op) {
 
 size_t rp__body_scratch(const rp_op *op) {
     size_t reference = reference_scratch(op);
-    size_t fast = rp__panel_scratch ? rp__panel_scratch(op) : 0;
+    size_t fast = rp__panel_scratch(op);
     return reference > fast ? reference : fast;
 }

@@ -35,6 +35,7 @@ LIBRARY = set(LAYERS) - {"serve", "cli"}
 # Public headers by the lowest layer that may include them (and all above it).
 PUBLIC = {
     "reprise/status.h": set(LAYERS),
+    "reprise/common.h": set(LAYERS),
     "reprise/tensor.h": set(LAYERS) - {"base", "text"},
     "reprise/device.h": set(LAYERS) - {"base", "text", "tensor", "file"},
     "reprise/reprise.h": {"engine", "serve", "cli"},

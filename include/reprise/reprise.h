@@ -1,20 +1,19 @@
 /* Reprise: load a model, submit requests, get text.
  *
- * Two nouns: an *engine* (a model on a device) and a *request* (one prompt and its answer). The server, the command
- * line and embedders see this header only.
+ * Two nouns: an *engine* (a model on a device) and a *request* (one prompt and its answer). The
+ * server, the command line and embedders see this header only.
  *
- * Threads: every function may be called from any thread. One thread inside the engine owns the model, the KV cache and
- * the device; calls send it messages. Callbacks run on that thread and must return soon.
- * Ownership: strings and arrays in option structs are borrowed for the call. What a function gives in an `out`
- * parameter belongs to the caller and is released as its comment says. Text is UTF-8.
- * Errors: every call that can fail takes an rp_error (may be NULL) and writes one sentence into it.
- * Option structs start from rp_x_default(), which also sets `bytes`, so that older callers keep working. */
+ * Threads: every function may be called from any thread. One thread inside the engine owns the
+ * model, the KV cache and the device; calls send it messages. Callbacks run on that thread and must
+ * return soon. Ownership: strings and arrays in option structs are borrowed for the call. What a
+ * function gives in an `out` parameter belongs to the caller and is released as its comment says.
+ * Text is UTF-8. Errors: every call that can fail takes an rp_error (may be NULL) and writes one
+ * sentence into it. Option structs start from rp_x_default(), which also sets `bytes`, so that
+ * older callers keep working. */
 #ifndef REPRISE_REPRISE_H
 #define REPRISE_REPRISE_H
 
-#include <stdbool.h>
-
-#include "reprise/status.h"
+#include "reprise/common.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,43 +22,28 @@ extern "C" {
 #define RP_VERSION "0.1.0"
 RP_API const char *rp_version(void);
 
-/* ---- log ---- */
-
-typedef enum rp_log_level { RP_LOG_DEBUG, RP_LOG_INFO, RP_LOG_WARN, RP_LOG_ERROR } rp_log_level;
-typedef void (*rp_log_fn)(void *user, rp_log_level level, const char *line); /* from any thread; no newline */
-/* The library never prints: it calls this, for lines of at least `least`. NULL (the default): silence. */
-RP_API void rp_log_set(rp_log_fn fn, void *user, rp_log_level least);
-
 /* ---- engine ---- */
 
 typedef struct rp_engine rp_engine;
 typedef struct rp_request rp_request;
 
-typedef enum rp_capture_mode {
-    RP_CAPTURE_AUTO, /* a step is replayed where replay was measured to win */
-    RP_CAPTURE_ON,   /* every step that can be is replayed once it is warm */
-    RP_CAPTURE_OFF   /* every step runs op by op; the same tokens, to the bit */
-} rp_capture_mode;
-
-/* Progress of loading, 0..1, from the calling thread. Returning true stops the load (RP_ECANCELLED). */
-typedef bool (*rp_progress_fn)(void *user, double fraction, const char *what);
-
 typedef struct rp_engine_options {
     uint32_t bytes;
-    const char *model;          /* .gguf file, model folder, or short name in ~/.cache/reprise/models */
-    const char *device;         /* "cpu" (default), "emu", or the path of a device's shared object */
+    const char *model;  /* .gguf file, model folder, or short name in ~/.cache/reprise/models */
+    const char *device; /* a name of rp_device_info_at, or the path of a device's shared object;
+                           NULL: "cpu" */
     const char *device_options; /* "key=value,..." for that device; NULL */
     int n_threads;              /* cpu threads; 0: the cores that may be used */
-    int n_ctx;                  /* most positions of one sequence; 0: the model's own, at most 8192 */
-    int max_seqs;               /* sequences stepping together (default 8) */
-    int max_batch_tokens;       /* most tokens of one step: the prefill chunk (default 512) */
-    int block_size;             /* positions per KV block (default 32) */
-    int n_blocks;               /* KV blocks in all; 0: enough for max_seqs sequences of n_ctx, within memory */
+    int n_ctx;            /* most positions of one sequence; 0: the model's own, at most 8192 */
+    int max_seqs;         /* sequences stepping together (default 8) */
+    int max_batch_tokens; /* most tokens of one step: the prefill chunk (default 512) */
+    int block_size;       /* positions per KV block (default 32) */
+    int n_blocks; /* KV blocks in all; 0: enough for max_seqs sequences of n_ctx, within memory */
     const char *cache_type_k, *cache_type_v; /* "f16" (default), "bf16", "f32" */
     rp_capture_mode capture;
-    int max_graphs;             /* graphs kept at once (default 32); the least recently used goes first */
-    bool capture_at_start;      /* capture every bucket before READY instead of on first use */
-    const char *chat_template;  /* Jinja text used instead of the model's own; NULL */
+    int max_graphs; /* graphs kept at once (default 32); the least recently used goes first */
+    bool capture_at_start;     /* capture every bucket before READY instead of on first use */
+    const char *chat_template; /* Jinja text used instead of the model's own; NULL */
     rp_progress_fn progress;
     void *progress_user;
 } rp_engine_options;
@@ -68,7 +52,8 @@ RP_API rp_engine_options rp_engine_options_default(void);
 
 /* Loads and starts. RP_ENOMEM says needed and available bytes before anything big is allocated. */
 RP_API rp_status rp_engine_create(const rp_engine_options *options, rp_engine **out, rp_error *err);
-/* Cancels what runs, waits for the engine thread, frees. Requests must have been released. NULL is fine. */
+/* Cancels what runs, waits for the engine thread, frees. Requests must have been released. NULL is
+ * fine. */
 RP_API void rp_engine_destroy(rp_engine *engine);
 
 /* Run-time switch; takes effect from the next step. */
@@ -76,15 +61,15 @@ RP_API void rp_engine_set_capture(rp_engine *engine, rp_capture_mode mode);
 
 typedef struct rp_engine_info {
     uint32_t bytes;
-    char model_name[128];    /* general.name or the file's name */
-    char architecture[64];   /* "llama", "qwen3", ... */
-    char quantization[64];   /* the most common weight format, "Q4_1" */
-    char device[192];        /* device and its description */
+    char model_name[128];  /* general.name or the file's name */
+    char architecture[64]; /* "llama", "qwen3", ... */
+    char quantization[64]; /* the most common weight format, "Q4_1" */
+    char device[192];      /* device and its description */
     int64_t n_params;
     int n_layers, n_embd, n_vocab, n_ctx, n_ctx_train;
     size_t weight_bytes, kv_bytes, arena_bytes; /* on the device */
     bool has_chat_template;
-    bool is_simulated;       /* device times are not real */
+    bool is_simulated; /* device times are not real */
     double load_seconds;
 } rp_engine_info;
 RP_API void rp_engine_get_info(rp_engine *engine, rp_engine_info *out); /* set out->bytes first */
@@ -101,102 +86,131 @@ RP_API void rp_engine_get_stats(rp_engine *engine, rp_engine_stats *out); /* set
 
 /* ---- requests ---- */
 
-typedef struct rp_logit_bias { int32_t id; float bias; } rp_logit_bias; /* bias <= -100 removes the token */
+typedef struct rp_logit_bias {
+    int32_t id;
+    float bias;
+} rp_logit_bias; /* bias <= -100 removes the token */
 
-/* How the next token is chosen. Order: logit bias, penalties, temperature, top-k, top-p, min-p, draw. */
+/* How the next token is chosen. Order: logit bias, penalties, temperature, top-k, top-p, min-p,
+ * draw. */
 typedef struct rp_sampling {
     float temperature;        /* 0: greedy (default 0.8) */
     int top_k;                /* 0: off (default 40) */
     float top_p;              /* 1: off (default 0.95) */
     float min_p;              /* 0: off (default 0.05) */
-    float repetition_penalty; /* 1: off; > 1 divides positive and multiplies negative logits of tokens seen (CTRL paper) */
-    float presence_penalty, frequency_penalty; /* OpenAI's: subtracted once / per use, of generated tokens */
-    int penalty_last_n;       /* window of the repetition penalty in tokens of prompt and answer; -1: all (default 64) */
-    uint64_t seed;            /* same seed, same request: same tokens, whoever else is served */
+    float repetition_penalty; /* 1: off; > 1 divides positive and multiplies negative logits of
+                                 tokens seen (CTRL paper) */
+    float presence_penalty,
+        frequency_penalty; /* OpenAI's: subtracted once / per use, of generated tokens */
+    int penalty_last_n; /* window of the repetition penalty in tokens of prompt and answer; -1: all
+                           (default 64) */
+    uint64_t seed;      /* same seed, same request: same tokens, whoever else is served */
     const rp_logit_bias *logit_bias;
     size_t n_logit_bias;
 } rp_sampling;
 RP_API rp_sampling rp_sampling_default(void);
 
-typedef enum rp_finish { RP_FINISH_NONE, RP_FINISH_STOP, RP_FINISH_LENGTH, RP_FINISH_CANCELLED, RP_FINISH_ERROR } rp_finish;
+typedef enum rp_finish {
+    RP_FINISH_NONE,
+    RP_FINISH_STOP,
+    RP_FINISH_LENGTH,
+    RP_FINISH_CANCELLED,
+    RP_FINISH_ERROR
+} rp_finish;
 RP_API const char *rp_finish_name(rp_finish f); /* "stop", "length", ... */
 
 typedef struct rp_usage {
     uint32_t n_prompt, n_cached, n_generated;
-    double queue_seconds, prefill_seconds, decode_seconds; /* until the first step, the first token, the end */
+    double queue_seconds, prefill_seconds,
+        decode_seconds; /* until the first step, the first token, the end */
 } rp_usage;
 
-typedef struct rp_top_logprob { int32_t id; float logprob; } rp_top_logprob;
+typedef struct rp_top_logprob {
+    int32_t id;
+    float logprob;
+} rp_top_logprob;
 
 typedef enum rp_event_kind {
     RP_EVENT_TOKEN, /* id, logprob, and the text that became complete with it (may be empty) */
-    RP_EVENT_DONE   /* finish, usage, the last held-back text; error.message when finish is RP_FINISH_ERROR */
+    RP_EVENT_DONE   /* finish, usage, the last held-back text; error.message when finish is
+                       RP_FINISH_ERROR */
 } rp_event_kind;
 
 typedef struct rp_event {
     rp_event_kind kind;
-    int32_t id;             /* TOKEN */
-    float logprob;          /* TOKEN: ln P(id) of the model's own distribution, before sampling settings */
+    int32_t id;    /* TOKEN */
+    float logprob; /* TOKEN: ln P(id) of the model's own distribution, before sampling settings; 0
+                      unless asked for */
     const rp_top_logprob *top; /* TOKEN: n_logprobs entries; valid until the next event */
     size_t n_top;
-    const char *text;       /* whole UTF-8 characters; valid until the next event */
+    const char *text; /* whole UTF-8 characters; valid until the next event */
     size_t text_bytes;
-    rp_finish finish;       /* DONE */
-    const char *stop;       /* DONE: the stop string that ended it, or NULL */
-    rp_usage usage;         /* DONE */
-    rp_error error;         /* DONE */
+    rp_finish finish; /* DONE */
+    const char *stop; /* DONE: the stop string that ended it, or NULL */
+    rp_usage usage;   /* DONE */
+    rp_error error;   /* DONE */
 } rp_event;
 typedef void (*rp_event_fn)(void *user, rp_request *request, const rp_event *event);
 
 typedef struct rp_request_options {
     uint32_t bytes;
-    /* Exactly one of: ids, messages (a JSON array in OpenAI's form, put through the chat template), text. */
+    /* Exactly one of: ids, messages (a JSON array in OpenAI's form, put through the chat template),
+     * text. */
     const int32_t *prompt_ids;
     size_t n_prompt_ids;
     const char *messages;
     const char *template_kwargs; /* JSON object of further template variables; NULL */
     const char *prompt;
-    size_t prompt_bytes;         /* of `prompt`; 0: up to its zero byte */
-    bool parse_special;          /* special tokens written in `prompt` become tokens (default true for raw prompts) */
-    bool skip_bos;               /* no BOS even where the model wants one */
+    size_t prompt_bytes; /* of `prompt`; 0: up to its zero byte */
+    bool parse_special;  /* special tokens written in `prompt` become tokens (default true for raw
+                            prompts) */
+    bool skip_bos;       /* no BOS even where the model wants one */
 
-    int max_tokens;              /* -1 (default): until the model ends or the context is full */
+    int max_tokens; /* -1 (default): until the model ends or the context is full */
     bool ignore_eos;
-    const char *const *stop;     /* texts that end the answer; not part of it */
+    const char *const *stop; /* texts that end the answer; not part of it */
     size_t n_stop;
     const int32_t *stop_ids;
     size_t n_stop_ids;
     rp_sampling sampling;
-    int n_logprobs;              /* top log probabilities per token, 0 (default) to 20 */
-    rp_event_fn on_event;        /* NULL: take events with rp_request_next */
+    int n_logprobs; /* -1 (default): none; 0: of the chosen token; 1 to 20: and of so many best ones
+                     */
+    rp_event_fn on_event; /* NULL: take events with rp_request_next */
     void *user;
 } rp_request_options;
 RP_API rp_request_options rp_request_options_default(void);
 
-/* Checks, tokenises and queues. RP_ECONTEXT names both numbers when prompt or prompt + max_tokens is too long. */
-RP_API rp_status rp_engine_submit(rp_engine *engine, const rp_request_options *options, rp_request **out, rp_error *err);
+/* Checks, tokenises and queues. RP_ECONTEXT names both numbers when the prompt leaves no room for
+ * an answer; an answer that reaches the end of the context ends with RP_FINISH_LENGTH. */
+RP_API rp_status rp_engine_submit(rp_engine *engine, const rp_request_options *options,
+                                  rp_request **out, rp_error *err);
 
-/* Waits for the next event of a request without callback. RP_OK; RP_END after DONE was given; RP_AGAIN after
- * timeout_ms (-1: no limit). */
+/* Waits for the next event of a request without callback. RP_OK; RP_END after DONE was given;
+ * RP_AGAIN after timeout_ms (-1: no limit). */
 RP_API rp_status rp_request_next(rp_request *request, int timeout_ms, rp_event *out);
 
-/* Waits until it is done; *text (rp_free) gets the whole answer when not NULL. The failure when it ended with one. */
+/* Waits until it is done; *text (rp_free) gets the whole answer when not NULL. The failure when it
+ * ended with one. */
 RP_API rp_status rp_request_wait(rp_request *request, char **text, rp_usage *usage, rp_error *err);
 
-RP_API void rp_request_cancel(rp_request *request); /* ends within one step; DONE with RP_FINISH_CANCELLED follows */
-RP_API void rp_request_release(rp_request *request); /* cancels if needed, waits, frees; NULL is fine */
+RP_API void rp_request_cancel(
+    rp_request *request); /* ends within one step; DONE with RP_FINISH_CANCELLED follows */
+RP_API void
+rp_request_release(rp_request *request); /* cancels if needed, waits, frees; NULL is fine */
 
 /* ---- text ---- */
 
 /* *ids from the library: rp_free. */
-RP_API rp_status rp_engine_tokenize(rp_engine *engine, const char *text, size_t text_bytes, bool add_special, bool parse_special,
-                                    int32_t **ids, size_t *n_ids, rp_error *err);
+RP_API rp_status rp_engine_tokenize(rp_engine *engine, const char *text, size_t text_bytes,
+                                    bool add_special, bool parse_special, int32_t **ids,
+                                    size_t *n_ids, rp_error *err);
 /* *text: exact bytes and a terminating zero (rp_free). */
-RP_API rp_status rp_engine_detokenize(rp_engine *engine, const int32_t *ids, size_t n_ids, bool show_special, char **text,
-                                      size_t *text_bytes, rp_error *err);
+RP_API rp_status rp_engine_detokenize(rp_engine *engine, const int32_t *ids, size_t n_ids,
+                                      bool show_special, char **text, size_t *text_bytes,
+                                      rp_error *err);
 /* The prompt that `messages` becomes (rp_free). RP_ETEMPLATE carries the template's own refusal. */
-RP_API rp_status rp_engine_apply_template(rp_engine *engine, const char *messages, const char *template_kwargs, char **text,
-                                          rp_error *err);
+RP_API rp_status rp_engine_apply_template(rp_engine *engine, const char *messages,
+                                          const char *template_kwargs, char **text, rp_error *err);
 
 /* ---- looking inside ---- */
 
@@ -214,7 +228,8 @@ typedef struct rp_inspect_options {
 RP_API rp_inspect_options rp_inspect_options_default(void);
 RP_API rp_status rp_inspect(const rp_inspect_options *options, char **text, rp_error *err);
 
-/* Devices there are, one after the other; false past the end. `usable` says whether it opens here, `note` why not. */
+/* Devices there are, one after the other; false past the end. `usable` says whether it opens here,
+ * `note` why not. */
 typedef struct rp_device_info {
     uint32_t bytes;
     char name[64], description[192], note[256];
@@ -227,11 +242,15 @@ RP_API bool rp_device_info_at(size_t i, rp_device_info *out);
 typedef struct rp_vocab rp_vocab;
 RP_API rp_status rp_vocab_open(const char *model, rp_vocab **out, rp_error *err);
 RP_API void rp_vocab_close(rp_vocab *v);
-RP_API rp_status rp_vocab_tokenize(rp_vocab *v, const char *text, size_t text_bytes, bool add_special, bool parse_special,
-                                   int32_t **ids, size_t *n_ids, rp_error *err);
-RP_API rp_status rp_vocab_detokenize(rp_vocab *v, const int32_t *ids, size_t n_ids, bool show_special, char **text,
-                                     size_t *text_bytes, rp_error *err);
-RP_API const char *rp_vocab_piece(rp_vocab *v, int32_t id, size_t *bytes); /* as the vocabulary writes it; NULL: no such id */
+RP_API rp_status rp_vocab_tokenize(rp_vocab *v, const char *text, size_t text_bytes,
+                                   bool add_special, bool parse_special, int32_t **ids,
+                                   size_t *n_ids, rp_error *err);
+RP_API rp_status rp_vocab_detokenize(rp_vocab *v, const int32_t *ids, size_t n_ids,
+                                     bool show_special, char **text, size_t *text_bytes,
+                                     rp_error *err);
+RP_API const char *
+rp_vocab_piece(rp_vocab *v, int32_t id,
+               size_t *bytes); /* as the vocabulary writes it; NULL: no such id */
 
 RP_API void rp_free(void *p); /* what the library gave in an out parameter */
 

@@ -21,7 +21,9 @@ static void *count(void *p) {
     return p;
 }
 
-void *rp__alloc(size_t bytes) { return count(should_fail() ? NULL : malloc(bytes ? bytes : 1)); }
+void *rp__alloc(size_t bytes) {
+    return count(should_fail() ? NULL : malloc(bytes ? bytes : 1));
+}
 
 void *rp__calloc(size_t n, size_t bytes) {
     return count(should_fail() ? NULL : calloc(n ? n : 1, bytes ? bytes : 1));
@@ -61,7 +63,9 @@ char *rp__strndup(const char *s, size_t n) {
     return p;
 }
 
-char *rp__strdup(const char *s) { return rp__strndup(s, strlen(s)); }
+char *rp__strdup(const char *s) {
+    return rp__strndup(s, strlen(s));
+}
 
 rp__alloc_stats rp__alloc_get_stats(void) {
     return (rp__alloc_stats){atomic_load(&n_allocs), atomic_load(&n_frees), atomic_load(&n_failed)};

@@ -10,7 +10,8 @@ typedef struct rp__arena {
     size_t n_bytes;                /* handed out since the last reset */
 } rp__arena;
 
-/* A zeroed rp__arena is ready for use. Both return 16-byte aligned memory, NULL when out of memory. */
+/* A zeroed rp__arena is ready for use. Both return 16-byte aligned memory, NULL when out of memory.
+ */
 void *rp__arena_alloc(rp__arena *a, size_t bytes);
 void *rp__arena_calloc(rp__arena *a, size_t n, size_t bytes); /* zeroed; NULL also when it wraps */
 char *rp__arena_strndup(rp__arena *a, const char *s, size_t n); /* n bytes and a terminator */

@@ -6,9 +6,15 @@
 
 #include "base/alloc.h"
 
-rp__str rp__str_of(const char *s) { return (rp__str){s, s ? strlen(s) : 0}; }
-bool rp__str_eq(rp__str a, rp__str b) { return a.n == b.n && (a.n == 0 || !memcmp(a.p, b.p, a.n)); }
-bool rp__str_is(rp__str a, const char *s) { return rp__str_eq(a, rp__str_of(s)); }
+rp__str rp__str_of(const char *s) {
+    return (rp__str){s, s ? strlen(s) : 0};
+}
+bool rp__str_eq(rp__str a, rp__str b) {
+    return a.n == b.n && (a.n == 0 || !memcmp(a.p, b.p, a.n));
+}
+bool rp__str_is(rp__str a, const char *s) {
+    return rp__str_eq(a, rp__str_of(s));
+}
 bool rp__str_starts(rp__str a, rp__str prefix) {
     return a.n >= prefix.n && (prefix.n == 0 || !memcmp(a.p, prefix.p, prefix.n));
 }
@@ -34,8 +40,12 @@ bool rp__bytes_add(rp__bytes *b, const void *p, size_t n) {
     return true;
 }
 
-bool rp__bytes_add_str(rp__bytes *b, const char *s) { return rp__bytes_add(b, s, strlen(s)); }
-bool rp__bytes_add_char(rp__bytes *b, char c) { return rp__bytes_add(b, &c, 1); }
+bool rp__bytes_add_str(rp__bytes *b, const char *s) {
+    return rp__bytes_add(b, s, strlen(s));
+}
+bool rp__bytes_add_char(rp__bytes *b, char c) {
+    return rp__bytes_add(b, &c, 1);
+}
 
 bool rp__bytes_printf(rp__bytes *b, const char *fmt, ...) {
     va_list ap, again;

@@ -21,11 +21,18 @@ static size_t status_row(rp_status code) {
     return n - 1; /* the table ends with RP_EINTERNAL */
 }
 
-const char *rp_status_name(rp_status code) { return status_rows[status_row(code)].name; }
-const char *rp_status_text(rp_status code) { return status_rows[status_row(code)].text; }
-int rp_status_http(rp_status code) { return status_rows[status_row(code)].http; }
+const char *rp_status_name(rp_status code) {
+    return status_rows[status_row(code)].name;
+}
+const char *rp_status_text(rp_status code) {
+    return status_rows[status_row(code)].text;
+}
+int rp_status_http(rp_status code) {
+    return status_rows[status_row(code)].http;
+}
 
-/* Makes one printable line: control bytes become '?', and no UTF-8 sequence is left cut at the end. */
+/* Makes one printable line: control bytes become '?', and no UTF-8 sequence is left cut at the end.
+ */
 static void tidy_message(char *s, size_t cap) {
     size_t n = strlen(s);
     for (size_t i = 0; i < n; i++)
@@ -59,7 +66,8 @@ rp_status rp__fail_context(rp_error *err, rp_status code, const char *fmt, ...) 
     int n = vsnprintf(err->message, sizeof err->message, fmt, ap);
     va_end(ap);
     size_t at = n < 0 ? 0 : (size_t)n;
-    if (at < sizeof err->message) snprintf(err->message + at, sizeof err->message - at, ": %s", old);
+    if (at < sizeof err->message)
+        snprintf(err->message + at, sizeof err->message - at, ": %s", old);
     tidy_message(err->message, sizeof err->message);
     return err->code ? err->code : (err->code = code);
 }

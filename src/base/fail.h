@@ -7,11 +7,13 @@
 
 #include "reprise/status.h"
 
-/* Writes the sentence into `err` (may be NULL) and returns `code`, so that callers can `return rp__fail(...)`.
- * A sentence longer than the buffer is cut at a UTF-8 boundary; control bytes become '?'. */
+/* Writes the sentence into `err` (may be NULL) and returns `code`, so that callers can `return
+ * rp__fail(...)`. A sentence longer than the buffer is cut at a UTF-8 boundary; control bytes
+ * become '?'. */
 rp_status rp__fail(rp_error *err, rp_status code, const char *fmt, ...) RP_PRINTF(3, 4);
 
-/* Puts "context: " before a sentence already in `err`; returns err->code (or `code` when err is NULL). */
+/* Puts "context: " before a sentence already in `err`; returns err->code (or `code` when err is
+ * NULL). */
 rp_status rp__fail_context(rp_error *err, rp_status code, const char *fmt, ...) RP_PRINTF(3, 4);
 
 /* Our own bug: prints the values and aborts, in every build. */

@@ -3,7 +3,7 @@
 #ifndef RP_BASE_LOG_H
 #define RP_BASE_LOG_H
 
-#include "reprise/reprise.h"
+#include "reprise/common.h"
 
 void rp__log(rp_log_level level, const char *fmt, ...) RP_PRINTF(2, 3); /* one line, no newline */
 

@@ -21,7 +21,8 @@ static uint64_t map_seed(void) {
     return atomic_compare_exchange_strong(&seed, &zero, s) ? s : zero;
 }
 
-/* A multiply-and-fold hash over 8-byte words (the construction of wyhash, with its public constants). */
+/* A multiply-and-fold hash over 8-byte words (the construction of wyhash, with its public
+ * constants). */
 static uint64_t fold(uint64_t a, uint64_t b) {
     unsigned __int128 m = (unsigned __int128)a * b;
     return (uint64_t)m ^ (uint64_t)(m >> 64);
@@ -76,8 +77,7 @@ bool rp__map_put(rp__map *m, rp__str key, uint64_t value) {
 bool rp__map_get(const rp__map *m, rp__str key, uint64_t *value) {
     if (!m->cap) return false;
     if (!key.p) key.p = "";
-    struct rp__map_slot *s =
-        find(m->slots, m->cap, key, rp__hash_bytes(key.p, key.n, map_seed()));
+    struct rp__map_slot *s = find(m->slots, m->cap, key, rp__hash_bytes(key.p, key.n, map_seed()));
     if (!s->key.p) return false;
     if (value) *value = s->value;
     return true;

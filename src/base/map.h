@@ -1,5 +1,6 @@
 /* Map from byte strings to 64-bit values: open addressing, keys copied or borrowed, never shrinks.
- * Not thread safe. Hashing is seeded per process, so that file contents cannot choose collisions. */
+ * Not thread safe. Hashing is seeded per process, so that file contents cannot choose collisions.
+ */
 #ifndef RP_BASE_MAP_H
 #define RP_BASE_MAP_H
 
@@ -14,8 +15,8 @@ typedef struct rp__map {
 } rp__map;
 
 /* A zeroed rp__map is ready for use. Keys are borrowed: they must outlive the map. */
-bool rp__map_reserve(rp__map *m, size_t n_keys);            /* false when out of memory */
-bool rp__map_put(rp__map *m, rp__str key, uint64_t value);  /* replaces; false when out of memory */
+bool rp__map_reserve(rp__map *m, size_t n_keys);           /* false when out of memory */
+bool rp__map_put(rp__map *m, rp__str key, uint64_t value); /* replaces; false when out of memory */
 bool rp__map_get(const rp__map *m, rp__str key, uint64_t *value); /* false when absent */
 void rp__map_clear(rp__map *m);
 

@@ -43,7 +43,9 @@ static bool is_long_name(const rp__option *o, rp__str name) {
     return rp__str_is(name, o->name) || words_have(o->aliases, name);
 }
 
-static const rp__option *row_at(size_t id) { return rp__option_of((rp__option_id)id); }
+static const rp__option *row_at(size_t id) {
+    return rp__option_of((rp__option_id)id);
+}
 
 /* The option of one of `commands` by its name; RP_N_OPTIONS when there is none. */
 static size_t find_option(unsigned commands, bool is_long, rp__str name) {
@@ -62,13 +64,19 @@ static bool is_plain(const char *text, const char *allowed) {
     return *text && strspn(text, allowed) == strlen(text);
 }
 
-static rp_status fail_range(rp_error *err, const char *what, const char *text, const char *kind, double min, double max) {
-    if (max >= 9e18 && min <= -9e18) return rp__fail(err, RP_EINVAL, "%s needs %s, not \"%s\"", what, kind, text);
-    if (max >= 9e18) return rp__fail(err, RP_EINVAL, "%s needs %s of at least %.15g, not \"%s\"", what, kind, min, text);
-    return rp__fail(err, RP_EINVAL, "%s needs %s from %.15g to %.15g, not \"%s\"", what, kind, min, max, text);
+static rp_status fail_range(rp_error *err, const char *what, const char *text, const char *kind,
+                            double min, double max) {
+    if (max >= 9e18 && min <= -9e18)
+        return rp__fail(err, RP_EINVAL, "%s needs %s, not \"%s\"", what, kind, text);
+    if (max >= 9e18)
+        return rp__fail(err, RP_EINVAL, "%s needs %s of at least %.15g, not \"%s\"", what, kind,
+                        min, text);
+    return rp__fail(err, RP_EINVAL, "%s needs %s from %.15g to %.15g, not \"%s\"", what, kind, min,
+                    max, text);
 }
 
-rp_status rp__parse_int(const char *what, const char *text, double min, double max, int64_t *out, rp_error *err) {
+rp_status rp__parse_int(const char *what, const char *text, double min, double max, int64_t *out,
+                        rp_error *err) {
     char *end = NULL;
     errno = 0;
     long long v = is_plain(text, "+-0123456789") ? strtoll(text, &end, 10) : 0;
@@ -78,7 +86,8 @@ rp_status rp__parse_int(const char *what, const char *text, double min, double m
     return RP_OK;
 }
 
-rp_status rp__parse_number(const char *what, const char *text, double min, double max, double *out, rp_error *err) {
+rp_status rp__parse_number(const char *what, const char *text, double min, double max, double *out,
+                           rp_error *err) {
     char *end = NULL;
     double v = is_plain(text, "+-.eE0123456789") ? strtod(text, &end) : 0;
     if (!end || end == text || *end || !isfinite(v) || v < min || v > max)
@@ -97,18 +106,21 @@ static rp_status parse_bool(const char *what, const char *text, bool *out, rp_er
 }
 
 /* Takes the next item of "a,b,c" as a number; *list moves past it. */
-static rp_status next_int(const char *what, const rp__option *o, const char **list, int64_t *out, rp_error *err) {
+static rp_status next_int(const char *what, const rp__option *o, const char **list, int64_t *out,
+                          rp_error *err) {
     char item[24] = "";
     size_t n = strcspn(*list, ",");
     if (n < sizeof item) memcpy(item, *list, n);
     if (n >= sizeof item || rp__parse_int(what, item, o->min, o->max, out, NULL))
         return fail_range(err, what, *list, "whole numbers with commas between,", o->min, o->max);
     *list += n;
-    if (**list == ',' && !*++*list) return fail_range(err, what, ",", "a number after the comma,", o->min, o->max);
+    if (**list == ',' && !*++*list)
+        return fail_range(err, what, ",", "a number after the comma,", o->min, o->max);
     return RP_OK;
 }
 
-static rp_status check_ints(const char *what, const rp__option *o, const char *text, rp_error *err) {
+static rp_status check_ints(const char *what, const rp__option *o, const char *text,
+                            rp_error *err) {
     const char *p = text;
     int64_t v;
     do RP_TRY(next_int(what, o, &p, &v, err));
@@ -116,7 +128,8 @@ static rp_status check_ints(const char *what, const rp__option *o, const char *t
     return RP_OK;
 }
 
-static rp_status check_choice(const char *what, const rp__option *o, const char *text, rp_error *err) {
+static rp_status check_choice(const char *what, const rp__option *o, const char *text,
+                              rp_error *err) {
     size_t n = strlen(text);
     for (const char *p = o->choices; *p; p += strcspn(p, "|"), p += *p == '|')
         if (strcspn(p, "|") == n && !memcmp(p, text, n)) return RP_OK;
@@ -131,20 +144,34 @@ static rp_status add_item(rp__option_value *v, const char *text, rp_error *err) 
     return RP_OK;
 }
 
-/* Gives option `id` the value `text`; `what` is how the user wrote it: the flag or the environment variable. */
-static rp_status set_value(rp__options *all, size_t id, rp__option_origin origin, const char *what, const char *text,
-                           rp_error *err) {
+/* Gives option `id` the value `text`; `what` is how the user wrote it: the flag or the environment
+ * variable. */
+static rp_status set_value(rp__options *all, size_t id, rp__option_origin origin, const char *what,
+                           const char *text, rp_error *err) {
     const rp__option *o = row_at(id);
     rp__option_value *v = &all->values[id];
     switch ((rp__option_kind)o->kind) {
     case RP_OPT_FLAG:
-    case RP_OPT_ACTION: RP_TRY(parse_bool(what, text, &v->is_on, err)); break;
-    case RP_OPT_STRING: break;
-    case RP_OPT_STRINGS: RP_TRY(add_item(v, text, err)); break;
-    case RP_OPT_INT: RP_TRY(rp__parse_int(what, text, o->min, o->max, &v->number_int, err)); break;
-    case RP_OPT_NUMBER: RP_TRY(rp__parse_number(what, text, o->min, o->max, &v->number, err)); break;
-    case RP_OPT_INTS: RP_TRY(check_ints(what, o, text, err)); break;
-    case RP_OPT_CHOICE: RP_TRY(check_choice(what, o, text, err)); break;
+    case RP_OPT_ACTION:
+        RP_TRY(parse_bool(what, text, &v->is_on, err));
+        break;
+    case RP_OPT_STRING:
+        break;
+    case RP_OPT_STRINGS:
+        RP_TRY(add_item(v, text, err));
+        break;
+    case RP_OPT_INT:
+        RP_TRY(rp__parse_int(what, text, o->min, o->max, &v->number_int, err));
+        break;
+    case RP_OPT_NUMBER:
+        RP_TRY(rp__parse_number(what, text, o->min, o->max, &v->number, err));
+        break;
+    case RP_OPT_INTS:
+        RP_TRY(check_ints(what, o, text, err));
+        break;
+    case RP_OPT_CHOICE:
+        RP_TRY(check_choice(what, o, text, err));
+        break;
     }
     v->origin = origin;
     v->text = text;
@@ -159,14 +186,17 @@ typedef struct arg_reader {
 } arg_reader;
 
 /* The sentence for a name that `command` does not know. */
-static rp_status fail_unknown(rp__command command, const char *written, bool is_long, rp__str name, rp_error *err) {
+static rp_status fail_unknown(rp__command command, const char *written, bool is_long, rp__str name,
+                              rp_error *err) {
     size_t elsewhere = find_option(~0u, is_long, name);
     if (elsewhere < RP_N_OPTIONS) {
         unsigned has = row_at(elsewhere)->commands;
         const rp__command_info *owner = rp__command_at((size_t)__builtin_ctz(has));
         if (command == RP_CMD_HELP)
-            return rp__fail(err, RP_EINVAL, "%s comes after a command: reprise %s %s ...", written, owner->name, written);
-        return rp__fail(err, RP_EINVAL, "%s is an option of `reprise %s`, not of this command", written, owner->name);
+            return rp__fail(err, RP_EINVAL, "%s comes after a command: reprise %s %s ...", written,
+                            owner->name, written);
+        return rp__fail(err, RP_EINVAL, "%s is an option of `reprise %s`, not of this command",
+                        written, owner->name);
     }
     for (const rp__foreign_option *f = rp__foreign_options; f->names; f++)
         if (words_have(f->names, rp__str_of(written)))
@@ -175,20 +205,24 @@ static rp_status fail_unknown(rp__command command, const char *written, bool is_
     if (name.n < sizeof plain) memcpy(plain, name.p, name.n);
     rp__str near = rp__option_suggest(command, plain);
     if (near.n)
-        return rp__fail(err, RP_EINVAL, "unknown option %s; did you mean --%.*s?", written, (int)near.n, near.p);
+        return rp__fail(err, RP_EINVAL, "unknown option %s; did you mean --%.*s?", written,
+                        (int)near.n, near.p);
     return rp__fail(err, RP_EINVAL, "unknown option %s; see `reprise %s --help`", written,
                     rp__command_at((size_t)__builtin_ctz(command))->name);
 }
 
-/* A flag alone is "on"; any other option takes what follows "=" or the next argument, whatever it looks like. */
-static rp_status take_value(rp__options *all, size_t id, const char *what, const char *joined, bool negated,
-                            arg_reader *r, rp_error *err) {
+/* A flag alone is "on"; any other option takes what follows "=" or the next argument, whatever it
+ * looks like. */
+static rp_status take_value(rp__options *all, size_t id, const char *what, const char *joined,
+                            bool negated, arg_reader *r, rp_error *err) {
     const rp__option *o = row_at(id);
     bool is_flag = o->kind == RP_OPT_FLAG || o->kind == RP_OPT_ACTION;
-    if (negated && joined) return rp__fail(err, RP_EINVAL, "%s takes no value, but got \"%s\"", what, joined);
+    if (negated && joined)
+        return rp__fail(err, RP_EINVAL, "%s takes no value, but got \"%s\"", what, joined);
     if (is_flag && !joined) joined = negated ? "off" : "on";
     if (!joined) {
-        if (r->at >= r->argc) return rp__fail(err, RP_EINVAL, "%s needs a value: %s", what, o->value);
+        if (r->at >= r->argc)
+            return rp__fail(err, RP_EINVAL, "%s needs a value: %s", what, o->value);
         joined = r->argv[r->at++];
     }
     return set_value(all, id, RP_ORIGIN_ARG, what, joined, err);
@@ -279,7 +313,8 @@ rp_status rp__options_export(const rp__options *o, rp__option_id id, rp_error *e
     char variable[RP_ENV_CAP];
     rp__option_env_name(rp__str_of(rp__option_of(id)->name), variable);
     if (!rp__options_given(o, id)) return RP_OK;
-    if (setenv(variable, o->values[id].text, 1)) return rp__fail(err, RP_ENOMEM, "cannot set %s", variable);
+    if (setenv(variable, o->values[id].text, 1))
+        return rp__fail(err, RP_ENOMEM, "cannot set %s", variable);
     return RP_OK;
 }
 
@@ -295,7 +330,8 @@ static void set_defaults(rp__options *all) {
     }
 }
 
-rp_status rp__options_parse(rp__options *options, rp__command command, int argc, char *const *argv, rp_error *err) {
+rp_status rp__options_parse(rp__options *options, rp__command command, int argc, char *const *argv,
+                            rp_error *err) {
     *options = (rp__options){.command = command};
     set_defaults(options);
     RP_TRY(parse_arguments(options, argc, argv, err));
@@ -308,10 +344,18 @@ void rp__options_clear(rp__options *options) {
     *options = (rp__options){0};
 }
 
-const char *rp__options_str(const rp__options *o, rp__option_id id) { return o->values[id].text; }
-int64_t rp__options_int(const rp__options *o, rp__option_id id) { return o->values[id].number_int; }
-double rp__options_number(const rp__options *o, rp__option_id id) { return o->values[id].number; }
-bool rp__options_on(const rp__options *o, rp__option_id id) { return o->values[id].is_on; }
+const char *rp__options_str(const rp__options *o, rp__option_id id) {
+    return o->values[id].text;
+}
+int64_t rp__options_int(const rp__options *o, rp__option_id id) {
+    return o->values[id].number_int;
+}
+double rp__options_number(const rp__options *o, rp__option_id id) {
+    return o->values[id].number;
+}
+bool rp__options_on(const rp__options *o, rp__option_id id) {
+    return o->values[id].is_on;
+}
 bool rp__options_given(const rp__options *o, rp__option_id id) {
     return o->values[id].origin != RP_ORIGIN_DEFAULT;
 }

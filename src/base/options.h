@@ -1,12 +1,15 @@
-/* The one table of options: every switch of the command line and every environment variable of the project.
+/* The one table of options: every switch of the command line and every environment variable of the
+ * project.
  *
- * Owns: names (both dialects), value kinds, ranges, defaults and help text; parsing of arguments; the environment mirror
- * (REPRISE_MAX_TOKENS for --max-tokens, one for every long name); help, suggestions and shell completion made from it.
- * Leaves to others: what an option means. Only this module calls getenv and setenv.
- * Rules: an argument wins over the environment, which wins over the default; of the same option given twice the last
- * wins, except for kind RP_OPT_STRINGS, which collects. `--name value`, `--name=value`, `-n value`, `-n=value`,
+ * Owns: names (both dialects), value kinds, ranges, defaults and help text; parsing of arguments;
+ * the environment mirror (REPRISE_MAX_TOKENS for --max-tokens, one for every long name); help,
+ * suggestions and shell completion made from it. Leaves to others: what an option means. Only this
+ * module calls getenv and setenv. Rules: an argument wins over the environment, which wins over the
+ * default; of the same option given twice the last wins, except for kind RP_OPT_STRINGS, which
+ * collects. `--name value`, `--name=value`, `-n value`, `-n=value`,
  * `--no-name` for a flag, `_` for `-` in long names; `--` ends the options.
- * Thread safety: pure functions over the caller's struct; rp__options_export only before threads are started. */
+ * Thread safety: pure functions over the caller's struct; rp__options_export only before threads
+ * are started. */
 #ifndef RP_BASE_OPTIONS_H
 #define RP_BASE_OPTIONS_H
 
@@ -32,9 +35,9 @@ typedef struct rp__command_info {
     const char *name, *usage, *summary;
 } rp__command_info;
 
-const rp__command_info *rp__command_at(size_t i); /* NULL past the end */
+const rp__command_info *rp__command_at(size_t i);           /* NULL past the end */
 const rp__command_info *rp__command_find(const char *name); /* NULL: no such command */
-const char *rp__command_suggest(const char *name); /* the nearest command name, or NULL */
+const char *rp__command_suggest(const char *name);          /* the nearest command name, or NULL */
 
 typedef enum rp__option_id {
     RP_OPT_MODEL,
@@ -100,7 +103,7 @@ typedef enum rp__option_id {
 } rp__option_id;
 
 typedef enum rp__option_kind {
-    RP_OPT_FLAG,    /* --x, --no-x, --x=on */
+    RP_OPT_FLAG, /* --x, --no-x, --x=on */
     RP_OPT_STRING,
     RP_OPT_STRINGS, /* may be given several times */
     RP_OPT_INT,     /* min..max */
@@ -125,11 +128,16 @@ typedef struct rp__option {
 
 const rp__option *rp__option_of(rp__option_id id);
 
-typedef enum rp__option_origin { RP_ORIGIN_DEFAULT, RP_ORIGIN_ENV, RP_ORIGIN_ARG } rp__option_origin;
+typedef enum rp__option_origin {
+    RP_ORIGIN_DEFAULT,
+    RP_ORIGIN_ENV,
+    RP_ORIGIN_ARG
+} rp__option_origin;
 
 typedef struct rp__option_value {
     rp__option_origin origin;
-    const char *text; /* borrowed from argv, the environment or the table; NULL: not given, no default */
+    const char
+        *text; /* borrowed from argv, the environment or the table; NULL: not given, no default */
     int64_t number_int;
     double number;
     bool is_on;
@@ -144,10 +152,12 @@ typedef struct rp__options {
     size_t n_positional;
 } rp__options;
 
-/* Parses the arguments after the command's name, then the environment, for the options of `command`. The sentence of
- * RP_EINVAL names the option as it was written and the value. Strings are borrowed from `argv` and the environment.
- * `options` must be cleared after success and failure alike. */
-rp_status rp__options_parse(rp__options *options, rp__command command, int argc, char *const *argv, rp_error *err);
+/* Parses the arguments after the command's name, then the environment, for the options of
+ * `command`. The sentence of RP_EINVAL names the option as it was written and the value. Strings
+ * are borrowed from `argv` and the environment. `options` must be cleared after success and failure
+ * alike. */
+rp_status rp__options_parse(rp__options *options, rp__command command, int argc, char *const *argv,
+                            rp_error *err);
 void rp__options_clear(rp__options *options);
 
 const char *rp__options_str(const rp__options *o, rp__option_id id); /* NULL: not given */
@@ -158,17 +168,23 @@ bool rp__options_given(const rp__options *o, rp__option_id id); /* by argument o
 /* The list of an RP_OPT_INTS option, at most `cap` of them; returns how many there are. */
 size_t rp__options_ints(const rp__options *o, rp__option_id id, int64_t *out, size_t cap);
 
-/* The environment's value of an option of the table, by its variable ("REPRISE_CACHE"): NULL when unset or empty.
- * For the library, which sees no command line: cache folder, list of device shared objects. */
+/* The environment's value of an option of the table, by its variable ("REPRISE_CACHE"): NULL when
+ * unset or empty. For the library, which sees no command line: cache folder, list of device shared
+ * objects. */
 const char *rp__options_env(const char *variable);
-/* Puts an option's value into this process's environment, so that an argument reaches rp__options_env. */
+/* Puts an option's value into this process's environment, so that an argument reaches
+ * rp__options_env. */
 rp_status rp__options_export(const rp__options *o, rp__option_id id, rp_error *err);
 
-/* Strict decimal numbers: the whole text, in range (RP_EINVAL names `what`, the text and the range). */
-rp_status rp__parse_int(const char *what, const char *text, double min, double max, int64_t *out, rp_error *err);
-rp_status rp__parse_number(const char *what, const char *text, double min, double max, double *out, rp_error *err);
+/* Strict decimal numbers: the whole text, in range (RP_EINVAL names `what`, the text and the
+ * range). */
+rp_status rp__parse_int(const char *what, const char *text, double min, double max, int64_t *out,
+                        rp_error *err);
+rp_status rp__parse_number(const char *what, const char *text, double min, double max, double *out,
+                           rp_error *err);
 
-/* Help of one command (or of `reprise` itself for RP_CMD_HELP), wrapped at `width` columns; false when out of memory. */
+/* Help of one command (or of `reprise` itself for RP_CMD_HELP), wrapped at `width` columns; false
+ * when out of memory. */
 bool rp__options_help(rp__bytes *out, rp__command command, size_t width);
 bool rp__options_completion(rp__bytes *out); /* a bash completion script */
 

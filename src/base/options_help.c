@@ -10,9 +10,12 @@ enum { HELP_COLUMN = 32 }; /* where the sentences start */
 
 /* ---- nearest names ---- */
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
 
-/* Optimal string alignment: row by row, with the two rows before kept. Names longer than a row are never near. */
+/* Optimal string alignment: row by row, with the two rows before kept. Names longer than a row are
+ * never near. */
 size_t rp__option_distance(const char *a, rp__str b) {
     enum { CAP = 48 };
     size_t n_a = strlen(a), rows[3][CAP + 1];
@@ -34,8 +37,11 @@ size_t rp__option_distance(const char *a, rp__str b) {
     return last[b.n];
 }
 
-/* A third of the letters may differ, at least one: "--promt" finds "--prompt", "--x" finds nothing. */
-static bool is_near(size_t distance, size_t n) { return n >= 3 && distance <= (n + 1) / 3; }
+/* A third of the letters may differ, at least one: "--promt" finds "--prompt", "--x" finds nothing.
+ */
+static bool is_near(size_t distance, size_t n) {
+    return n >= 3 && distance <= (n + 1) / 3;
+}
 
 rp__str rp__option_suggest(rp__command command, const char *name) {
     rp__str best = {"", 0};
@@ -77,11 +83,13 @@ const char *rp__command_suggest(const char *name) {
 /* ---- help ---- */
 
 static void pad_to(rp__bytes *out, size_t line_start, size_t column) {
-    while (out->n - line_start < column && rp__bytes_add_char(out, ' ')) {}
+    while (out->n - line_start < column && rp__bytes_add_char(out, ' ')) {
+    }
 }
 
 /* Words of `text` from `column` on; the first line goes on where `out` stands. */
-static void add_wrapped(rp__bytes *out, size_t line_start, size_t column, size_t width, const char *text) {
+static void add_wrapped(rp__bytes *out, size_t line_start, size_t column, size_t width,
+                        const char *text) {
     pad_to(out, line_start, column);
     bool is_first = true;
     for (rp__str w; rp__option_word(&text, &w); is_first = false) {
@@ -92,7 +100,8 @@ static void add_wrapped(rp__bytes *out, size_t line_start, size_t column, size_t
         } else if (!is_first) {
             rp__bytes_add_char(out, ' ');
         }
-        for (size_t i = 0; i < w.n; i++) rp__bytes_add_char(out, w.p[i] == *HARD_BLANK ? ' ' : w.p[i]);
+        for (size_t i = 0; i < w.n; i++)
+            rp__bytes_add_char(out, w.p[i] == *HARD_BLANK ? ' ' : w.p[i]);
     }
     rp__bytes_add_char(out, '\n');
 }
@@ -102,7 +111,8 @@ static void add_names(rp__bytes *out, const rp__option *o) {
     rp__bytes_add_str(out, o->shorts ? "  " : "      ");
     for (rp__str w; rp__option_word(&shorts, &w);) rp__bytes_printf(out, "-%.*s, ", (int)w.n, w.p);
     rp__bytes_printf(out, "--%s", o->name);
-    for (rp__str w; rp__option_word(&aliases, &w);) rp__bytes_printf(out, ", --%.*s", (int)w.n, w.p);
+    for (rp__str w; rp__option_word(&aliases, &w);)
+        rp__bytes_printf(out, ", --%.*s", (int)w.n, w.p);
     if (o->value) rp__bytes_printf(out, " %s", o->value);
 }
 
@@ -119,11 +129,14 @@ static void add_option(rp__bytes *out, const rp__option *o, size_t width) {
     rp__bytes_add_str(&text, o->help);
     if (o->kind != RP_OPT_ACTION) {
         rp__bytes_add_str(&text, " [");
-        if (o->default_text) rp__bytes_printf(&text, "default" HARD_BLANK "%s," HARD_BLANK, o->default_text);
+        if (o->default_text)
+            rp__bytes_printf(&text, "default" HARD_BLANK "%s," HARD_BLANK, o->default_text);
         rp__bytes_printf(&text, "env" HARD_BLANK "%s]", variable);
     }
-    if (text.failed) out->failed = true;
-    else add_wrapped(out, line_start, HELP_COLUMN, width, text.p);
+    if (text.failed)
+        out->failed = true;
+    else
+        add_wrapped(out, line_start, HELP_COLUMN, width, text.p);
     rp__bytes_clear(&text);
 }
 
@@ -150,11 +163,13 @@ bool rp__options_help(rp__bytes *out, rp__command command, size_t width) {
         rp__bytes_add_str(out, "Reprise: LLM inference, a step recorded once and replayed.\n\n");
         add_commands(out);
     } else {
-        rp__bytes_printf(out, "reprise %s: %s\n\nusage: %s\n", info->name, info->summary, info->usage);
+        rp__bytes_printf(out, "reprise %s: %s\n\nusage: %s\n", info->name, info->summary,
+                         info->usage);
     }
     for (size_t group = 0; rp__option_groups[group]; group++) add_group(out, command, group, width);
     if (command == RP_CMD_HELP)
-        rp__bytes_add_str(out, "\n`reprise help COMMAND` shows a command's options. Arguments win over environment variables.\n");
+        rp__bytes_add_str(out, "\n`reprise help COMMAND` shows a command's options. Arguments win "
+                               "over environment variables.\n");
     return !out->failed;
 }
 
@@ -166,8 +181,10 @@ static void add_completion_words(rp__bytes *out, rp__command command) {
         if (!(o->commands & command)) continue;
         const char *shorts = o->shorts, *aliases = o->aliases;
         rp__bytes_printf(out, " --%s", o->name);
-        for (rp__str w; rp__option_word(&aliases, &w);) rp__bytes_printf(out, " --%.*s", (int)w.n, w.p);
-        for (rp__str w; rp__option_word(&shorts, &w);) rp__bytes_printf(out, " -%.*s", (int)w.n, w.p);
+        for (rp__str w; rp__option_word(&aliases, &w);)
+            rp__bytes_printf(out, " --%.*s", (int)w.n, w.p);
+        for (rp__str w; rp__option_word(&shorts, &w);)
+            rp__bytes_printf(out, " -%.*s", (int)w.n, w.p);
     }
 }
 
@@ -185,17 +202,21 @@ static void add_completion_choices(rp__bytes *out) {
 bool rp__options_completion(rp__bytes *out) {
     rp__bytes_add_str(out, "_reprise() {\n    local word=${COMP_WORDS[COMP_CWORD]} words=\n"
                            "    if ((COMP_CWORD == 1)); then\n        words=\"");
-    for (size_t i = 0; rp__command_at(i); i++) rp__bytes_printf(out, "%s ", rp__command_at(i)->name);
+    for (size_t i = 0; rp__command_at(i); i++)
+        rp__bytes_printf(out, "%s ", rp__command_at(i)->name);
     add_completion_words(out, RP_CMD_HELP);
-    rp__bytes_add_str(out, "\"\n    elif [[ $word == -* ]]; then\n        case ${COMP_WORDS[1]} in\n");
+    rp__bytes_add_str(out,
+                      "\"\n    elif [[ $word == -* ]]; then\n        case ${COMP_WORDS[1]} in\n");
     for (size_t i = 0; rp__command_at(i); i++) {
         rp__bytes_printf(out, "        %s) words=\"", rp__command_at(i)->name);
         add_completion_words(out, rp__command_at(i)->command);
         rp__bytes_add_str(out, "\" ;;\n");
     }
-    rp__bytes_add_str(out, "        esac\n    else\n        case ${COMP_WORDS[COMP_CWORD - 1]} in\n");
+    rp__bytes_add_str(out,
+                      "        esac\n    else\n        case ${COMP_WORDS[COMP_CWORD - 1]} in\n");
     add_completion_choices(out);
-    rp__bytes_add_str(out, "        esac\n    fi\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\n"
-                           "complete -o default -F _reprise reprise\n");
+    rp__bytes_add_str(
+        out, "        esac\n    fi\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\n"
+             "complete -o default -F _reprise reprise\n");
     return !out->failed;
 }

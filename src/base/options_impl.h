@@ -1,4 +1,5 @@
-/* Shared by the files of the options module only: the table's ends, names, and the distance for suggestions. */
+/* Shared by the files of the options module only: the table's ends, names, and the distance for
+ * suggestions. */
 #ifndef RP_BASE_OPTIONS_IMPL_H
 #define RP_BASE_OPTIONS_IMPL_H
 
@@ -24,7 +25,8 @@ void rp__option_env_name(rp__str name, char out[RP_ENV_CAP]);
 /* Edits (insert, delete, replace, swap of neighbours) from a to b; names are short. */
 size_t rp__option_distance(const char *a, rp__str b);
 
-/* The long name of `command`'s options nearest to `name` (without dashes), empty when none is near. */
+/* The long name of `command`'s options nearest to `name` (without dashes), empty when none is near.
+ */
 rp__str rp__option_suggest(rp__command command, const char *name);
 
 #endif

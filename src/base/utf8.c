@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 
-/* Allowed range of the second byte by lead byte (Unicode 15, table 3-7); 0 needed bytes marks a bad lead. */
+/* Allowed range of the second byte by lead byte (Unicode 15, table 3-7); 0 needed bytes marks a bad
+ * lead. */
 static size_t lead_info(unsigned char c, unsigned char *lo, unsigned char *hi) {
     *lo = 0x80, *hi = 0xBF;
     if (c < 0x80) return 1;
@@ -17,7 +18,8 @@ static size_t lead_info(unsigned char c, unsigned char *lo, unsigned char *hi) {
     return 4;
 }
 
-/* Bytes of the longest well-formed beginning at p; *need is the whole sequence's length (0: bad lead). */
+/* Bytes of the longest well-formed beginning at p; *need is the whole sequence's length (0: bad
+ * lead). */
 static size_t well_formed(const unsigned char *p, size_t n, size_t *need) {
     unsigned char lo, hi;
     *need = lead_info(p[0], &lo, &hi);

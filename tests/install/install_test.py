@@ -150,7 +150,6 @@ def test_only_public_functions_are_exported(exported, declared):
     assert exported - declared == set()
 
 
-@pytest.mark.xfail(reason="the engine behind reprise.h is not whole yet")
 def test_every_public_function_is_exported(exported, declared):
     assert declared - exported == set()
 

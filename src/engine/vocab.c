@@ -14,9 +14,12 @@ typedef struct arrays { /* what a spec points to */
     int32_t *types;
 } arrays;
 
-static bool has(const rp__gguf *g, const char *key) { return rp__gguf_find(g, key) != NULL; }
+static bool has(const rp__gguf *g, const char *key) {
+    return rp__gguf_find(g, key) != NULL;
+}
 
-static rp_status check_count(const rp__gguf *g, const char *key, uint64_t n, size_t n_tokens, rp_error *err) {
+static rp_status check_count(const rp__gguf *g, const char *key, uint64_t n, size_t n_tokens,
+                             rp_error *err) {
     if (n == n_tokens) return RP_OK;
     return rp__fail(err, RP_EFORMAT, "%s: %s has %llu items for %zu tokens", rp__gguf_path(g), key,
                     (unsigned long long)n, n_tokens);
@@ -28,7 +31,8 @@ static rp_status read_scores(const rp__gguf *g, size_t n, float **out, rp_error 
     RP_TRY(rp__gguf_array(g, KEY("scores"), RP_GGUF_F32, &kv, err));
     RP_TRY(check_count(g, KEY("scores"), kv->n, n, err));
     float *p = rp__realloc_array(NULL, n, sizeof *p);
-    if (!p) return rp__fail(err, RP_ENOMEM, "%s: out of memory for %zu scores", rp__gguf_path(g), n);
+    if (!p)
+        return rp__fail(err, RP_ENOMEM, "%s: out of memory for %zu scores", rp__gguf_path(g), n);
     for (size_t i = 0; i < n; i++) p[i] = (float)rp__gguf_item_number(kv, i);
     *out = p;
     return RP_OK;
@@ -40,7 +44,9 @@ static rp_status read_types(const rp__gguf *g, size_t n, int32_t **out, rp_error
     RP_TRY(rp__gguf_array(g, KEY("token_type"), RP_GGUF_I32, &kv, err));
     RP_TRY(check_count(g, KEY("token_type"), kv->n, n, err));
     int32_t *p = rp__realloc_array(NULL, n, sizeof *p);
-    if (!p) return rp__fail(err, RP_ENOMEM, "%s: out of memory for %zu token types", rp__gguf_path(g), n);
+    if (!p)
+        return rp__fail(err, RP_ENOMEM, "%s: out of memory for %zu token types", rp__gguf_path(g),
+                        n);
     for (size_t i = 0; i < n; i++) p[i] = (int32_t)rp__gguf_item_number(kv, i);
     *out = p;
     return RP_OK;
@@ -50,7 +56,8 @@ static rp_status read_arrays(const rp__gguf *g, arrays *a, rp__tokenizer_spec *s
     RP_TRY(rp__gguf_strings(g, KEY("tokens"), &a->tokens, &s->n_tokens, err));
     RP_TRY(read_scores(g, s->n_tokens, &a->scores, err));
     RP_TRY(read_types(g, s->n_tokens, &a->types, err));
-    if (has(g, KEY("merges"))) RP_TRY(rp__gguf_strings(g, KEY("merges"), &a->merges, &s->n_merges, err));
+    if (has(g, KEY("merges")))
+        RP_TRY(rp__gguf_strings(g, KEY("merges"), &a->merges, &s->n_merges, err));
     s->tokens = a->tokens;
     s->scores = a->scores;
     s->types = a->types;
@@ -66,7 +73,8 @@ static rp_status read_id(const rp__gguf *g, const char *key, int32_t *out, rp_er
     RP_TRY(rp__gguf_int(g, key, &id, err));
     if (id == UINT32_MAX || id == -1) return RP_OK;
     if (id < 0 || id > INT32_MAX)
-        return rp__fail(err, RP_EFORMAT, "%s: %s is %lld, which is no token id", rp__gguf_path(g), key, (long long)id);
+        return rp__fail(err, RP_EFORMAT, "%s: %s is %lld, which is no token id", rp__gguf_path(g),
+                        key, (long long)id);
     *out = (int32_t)id;
     return RP_OK;
 }
@@ -93,10 +101,12 @@ static rp_status read_scalars(const rp__gguf *g, rp__tokenizer_spec *s, rp_error
     return read_flag(g, KEY("add_space_prefix"), &s->add_space_prefix, err);
 }
 
-/* Phi-3's special tokens take the white space after them, which GGUF has no key for; its name tells. */
+/* Phi-3's special tokens take the white space after them, which GGUF has no key for; its name
+ * tells. */
 static bool is_phi3(const rp__gguf *g) {
     rp__str arch = {0};
-    return has(g, "general.architecture") && rp__gguf_str(g, "general.architecture", &arch, NULL) == RP_OK &&
+    return has(g, "general.architecture") &&
+           rp__gguf_str(g, "general.architecture", &arch, NULL) == RP_OK &&
            rp__str_is(arch, "phi3");
 }
 
@@ -117,11 +127,12 @@ rp_status rp__vocab_from_gguf(const rp__gguf *g, rp__tokenizer **out, rp_error *
 
 /* ---- a folder ---- */
 
-/* eos_token_id of generation_config.json or config.json: a number or a list. Ids that are not there are ignored, as
- * configurations are often copied from a larger vocabulary. */
+/* eos_token_id of generation_config.json or config.json: a number or a list. Ids that are not there
+ * are ignored, as configurations are often copied from a larger vocabulary. */
 static void add_ends(rp__tokenizer *t, const json_t *config) {
     const json_t *ids = json_object_get(config, "eos_token_id");
-    if (json_is_integer(ids) && json_integer_value(ids) <= INT32_MAX && json_integer_value(ids) >= 0)
+    if (json_is_integer(ids) && json_integer_value(ids) <= INT32_MAX &&
+        json_integer_value(ids) >= 0)
         rp__tokenizer_add_eog(t, (int32_t)json_integer_value(ids));
     for (size_t i = 0; i < json_array_size(ids); i++) {
         json_int_t id = json_integer_value(json_array_get(ids, i));
@@ -131,10 +142,13 @@ static void add_ends(rp__tokenizer *t, const json_t *config) {
 }
 
 static rp_status from_folder(const rp__checkpoint *c, rp__tokenizer **out, rp_error *err) {
-    if (c->tokenizer_json.n == 0) return rp__fail(err, RP_ENOTFOUND, "%s has no tokenizer.json", c->path);
+    if (c->tokenizer_json.n == 0)
+        return rp__fail(err, RP_ENOTFOUND, "%s has no tokenizer.json", c->path);
     size_t n = c->tokenizer_config ? json_dumpb(c->tokenizer_config, NULL, 0, JSON_COMPACT) : 0;
     char *config = rp__alloc(n + 1);
-    if (!config) return rp__fail(err, RP_ENOMEM, "%s: out of memory for the tokenizer's configuration", c->path);
+    if (!config)
+        return rp__fail(err, RP_ENOMEM, "%s: out of memory for the tokenizer's configuration",
+                        c->path);
     if (n) n = json_dumpb(c->tokenizer_config, config, n, JSON_COMPACT);
     rp__str json = {c->tokenizer_json.p, c->tokenizer_json.n};
     rp_status status = rp__tokenizer_create_json(c->path, json, (rp__str){config, n}, out, err);

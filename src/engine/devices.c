@@ -1,0 +1,29 @@
+/* The devices there are, as callers of the library see them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "device/device.h"
+#include "reprise/reprise.h"
+
+bool rp_device_info_at(size_t i, rp_device_info *out) {
+    const char *name = rp__device_name_at(i);
+    if (!name) return false;
+    rp_device_info full = {.bytes = out->bytes};
+    rp_error err = {0};
+    rp_device *device = NULL;
+    snprintf(full.name, sizeof full.name, "%s", name);
+    if (rp__device_open(name, NULL, &device, &err) == RP_OK) {
+        const rp_device_properties *p = rp__device_props(device);
+        full.usable = true;
+        full.has_capture = p->has_capture;
+        full.is_simulated = p->is_simulated;
+        full.memory_bytes = p->memory_bytes;
+        snprintf(full.description, sizeof full.description, "%s", p->description);
+        rp__device_close(device);
+    } else {
+        snprintf(full.note, sizeof full.note, "%.255s", err.message);
+    }
+    memcpy(out, &full, out->bytes < sizeof full ? out->bytes : sizeof full);
+    return true;
+}

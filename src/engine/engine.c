@@ -1,0 +1,298 @@
+/* An engine's life: open, plan, check the memory, load, start the thread; and the same backwards.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "engine/engine_impl.h"
+#include "engine/vocab.h"
+#include "tensor/dtype.h"
+
+const char *rp_version(void) {
+    return RP_VERSION;
+}
+void rp_free(void *p) {
+    rp__free(p);
+}
+
+enum {
+    DEFAULT_CTX = 8192
+}; /* positions of a sequence when nobody asks: bounds the KV cache of long-context models */
+
+rp_engine_options rp_engine_options_default(void) {
+    return (rp_engine_options){.bytes = sizeof(rp_engine_options),
+                               .max_seqs = 8,
+                               .max_batch_tokens = 512,
+                               .block_size = 32,
+                               .max_graphs = 32};
+}
+
+/* ---- options ---- */
+
+static rp_status check_range(const char *name, int64_t value, int64_t min, int64_t max,
+                             rp_error *err) {
+    if (value >= min && value <= max) return RP_OK;
+    return rp__fail(err, RP_EINVAL, "%s is %lld, expected %lld to %lld", name, (long long)value,
+                    (long long)min, (long long)max);
+}
+
+static rp_status check_options(const rp_engine_options *o, rp_error *err) {
+    if (!o->model || !*o->model) return rp__fail(err, RP_EINVAL, "no model was given");
+    RP_TRY(check_range("n_threads", o->n_threads, 0, 4096, err));
+    RP_TRY(check_range("n_ctx", o->n_ctx, 0, 1 << 27, err));
+    RP_TRY(check_range("max_seqs", o->max_seqs, 1, 4096, err));
+    RP_TRY(check_range("max_batch_tokens", o->max_batch_tokens, 1, 1 << 16, err));
+    RP_TRY(check_range("block_size", o->block_size, 1, 1024, err));
+    RP_TRY(check_range("n_blocks", o->n_blocks, 0, INT32_MAX / 1024, err));
+    RP_TRY(check_range("max_graphs", o->max_graphs, 1, 4096, err));
+    RP_TRY(check_range("capture", (int)o->capture, RP_CAPTURE_AUTO, RP_CAPTURE_OFF, err));
+    return RP_OK;
+}
+
+static rp_status cache_type(const char *parameter, const char *name, rp_dtype *out, rp_error *err) {
+    *out = RP_F16;
+    if (!name) return RP_OK;
+    if (rp__dtype_from_name(name, out) && (*out == RP_F32 || *out == RP_F16 || *out == RP_BF16))
+        return RP_OK;
+    return rp__fail(err, RP_EUNSUPPORTED, "%s \"%s\" is not supported, expected f32, f16 or bf16",
+                    parameter, name);
+}
+
+/* ---- planning ---- */
+
+static size_t available_bytes(const rp_engine *e) {
+    return rp__device_props(e->device)->memory_bytes;
+}
+
+static rp_status refuse_memory(const rp_engine *e, size_t need, rp_error *err) {
+    const rp__stepper *s = &e->stepper;
+    double mib = 1024 * 1024, blocks = s->config.n_blocks;
+    size_t fixed = need - s->cache_bytes, avail = available_bytes(e);
+    double fit =
+        avail > fixed ? (double)(avail - fixed) / ((double)s->cache_bytes / blocks) - 1 : 0;
+    long long ctx = (long long)(fit / e->max_seqs) * s->config.block_size;
+    return rp__fail(err, RP_ENOMEM,
+                    "the model needs %.0f MiB on %s (weights %.0f, KV cache %.0f, arena %.0f) and "
+                    "%.0f MiB are available; "
+                    "the largest context that fits with %d sequences is %lld",
+                    (double)need / mib, rp__device_name(e->device),
+                    (double)e->model->weights.bytes / mib, (double)s->cache_bytes / mib,
+                    (double)(need - e->model->weights.bytes - s->cache_bytes) / mib,
+                    (double)avail / mib, (int)e->max_seqs, ctx > 0 ? ctx : 0LL);
+}
+
+static rp_status plan_steps(rp_engine *e, const rp_engine_options *o, rp_error *err) {
+    rp__stepper_config c = {.max_seqs = o->max_seqs, .block_size = o->block_size};
+    int64_t per_seq = (e->model->n_ctx + o->block_size - 1) / o->block_size;
+    int64_t n_blocks = (o->n_blocks ? o->n_blocks : per_seq * o->max_seqs) + 1; /* and the sink */
+    RP_TRY(check_range("the number of KV blocks", n_blocks, 2, INT32_MAX / o->block_size - 1, err));
+    c.n_blocks = (int32_t)n_blocks;
+    c.max_tokens = o->max_batch_tokens > o->max_seqs ? o->max_batch_tokens : o->max_seqs;
+    RP_TRY(cache_type("cache_type_k", o->cache_type_k, &c.k_type, err));
+    RP_TRY(cache_type("cache_type_v", o->cache_type_v, &c.v_type, err));
+    c.replay = (rp__replay_config){.mode = o->capture, .max_graphs = o->max_graphs};
+    e->max_seqs = o->max_seqs;
+    RP_TRY(rp__stepper_plan(&e->stepper, e->model, &c, err));
+    size_t need = e->model->weights.bytes + rp__stepper_bytes(&e->stepper),
+           avail = available_bytes(e);
+    return avail && need > avail ? refuse_memory(e, need, err) : RP_OK;
+}
+
+/* ---- opening ---- */
+
+static rp_status open_text(rp_engine *e, const rp_engine_options *o, rp_error *err) {
+    RP_TRY(rp__vocab_from_checkpoint(e->checkpoint, &e->tokenizer, err));
+    char *source = NULL;
+    if (o->chat_template)
+        source = rp__strdup(o->chat_template);
+    else
+        RP_TRY(rp__chat_template_source(e->checkpoint, &source, err));
+    if (!source) return RP_OK;
+    rp_status st = rp__template_parse("chat template", rp__str_of(source), &e->chat_template, err);
+    rp__free(source);
+    if (st >= 0 || o->chat_template || st == RP_ENOMEM) return st;
+    /* A model is still good for plain completion: the failure is said now, and again when a chat is
+     * asked for. */
+    rp__log(RP_LOG_WARN, "%s: chat is not available: %s", e->checkpoint->path,
+            err ? err->message : rp_status_text(st));
+    return RP_OK;
+}
+
+static rp_status open_device(rp_engine *e, const rp_engine_options *o, rp_error *err) {
+    rp_device_config c = {
+        .bytes = sizeof c, .n_threads = o->n_threads, .options = o->device_options};
+    return rp__device_open(o->device ? o->device : rp__device_name_at(0), &c, &e->device, err);
+}
+
+static rp_status check_vocab(const rp_engine *e, rp_error *err) {
+    int32_t tokens = rp__tokenizer_size(e->tokenizer);
+    if (tokens <= e->model->h.n_vocab) return RP_OK; /* padded embedding rows are usual */
+    return rp__fail(err, RP_EFORMAT, "%s: the tokenizer has %d tokens, the embedding %lld rows",
+                    e->checkpoint->path, (int)tokens, (long long)e->model->h.n_vocab);
+}
+
+static void most_common_dtype(const rp__checkpoint *c, char *out, size_t cap) {
+    size_t bytes[RP_N_DTYPES] = {0}, n = rp__checkpoint_n_tensors(c), best = 0;
+    rp__checkpoint_tensor t;
+    for (size_t i = 0; i < n; i++)
+        if (rp__checkpoint_tensor_at(c, i, &t)) bytes[t.dtype] += t.bytes;
+    for (size_t i = 1; i < RP_N_DTYPES; i++)
+        if (bytes[i] > bytes[best]) best = i;
+    snprintf(out, cap, "%s", rp__dtype_name((rp_dtype)best));
+}
+
+static void model_name(const rp__checkpoint *c, char *out, size_t cap) {
+    rp__str name;
+    if (c->gguf && rp__gguf_str(c->gguf, "general.name", &name, NULL) == RP_OK && name.n) {
+        snprintf(out, cap, "%.*s", (int)(name.n < 120 ? name.n : 120), name.p);
+        return;
+    }
+    const char *slash = strrchr(c->path, '/');
+    snprintf(out, cap, "%s", slash && slash[1] ? slash + 1 : c->path);
+}
+
+static void fill_info(rp_engine *e, uint64_t start_ns) {
+    rp_engine_info *i = &e->info;
+    const rp__hparams *h = &e->model->h;
+    *i = (rp_engine_info){.bytes = sizeof *i,
+                          .n_params = e->model->weights.n_params,
+                          .n_layers = (int)h->n_layers,
+                          .n_embd = (int)h->n_embd,
+                          .n_vocab = (int)h->n_vocab,
+                          .n_ctx = (int)e->model->n_ctx,
+                          .n_ctx_train = (int)h->n_ctx_train,
+                          .weight_bytes = e->model->weights.bytes,
+                          .kv_bytes = e->stepper.cache_bytes,
+                          .arena_bytes = e->stepper.arena_bytes,
+                          .has_chat_template = e->chat_template != NULL};
+    const rp_device_properties *props = rp__device_props(e->device);
+    i->is_simulated = props->is_simulated;
+    model_name(e->checkpoint, i->model_name, sizeof i->model_name);
+    snprintf(i->architecture, sizeof i->architecture, "%s", e->model->architecture);
+    most_common_dtype(e->checkpoint, i->quantization, sizeof i->quantization);
+    snprintf(i->device, sizeof i->device, "%.32s (%.127s)", rp__device_name(e->device),
+             props->description);
+    i->load_seconds = (double)(rp__clock_ns() - start_ns) * 1e-9;
+}
+
+static rp_status start_thread(rp_engine *e, rp_error *err) {
+    e->running = rp__calloc((size_t)e->max_seqs, sizeof(rp_request *));
+    e->row_owner = rp__calloc((size_t)e->max_seqs, sizeof(rp_request *));
+    if (!e->running || !e->row_owner)
+        return rp__fail(err, RP_ENOMEM, "out of memory for the list of requests");
+    e->queue_end = &e->queue;
+    e->waiting_end = &e->waiting;
+    if (pthread_create(&e->thread, NULL, rp__engine_thread, e))
+        return rp__fail(err, RP_ENOMEM, "cannot start the engine thread");
+    e->has_thread = true;
+    return RP_OK;
+}
+
+static rp_status open_engine(rp_engine *e, const rp_engine_options *o, rp_error *err) {
+    uint64_t start = rp__clock_ns();
+    char *path;
+    RP_TRY(check_options(o, err));
+    RP_TRY(rp__model_path(o->model, &path, err));
+    rp_status st = rp__checkpoint_open(path, &e->checkpoint, err);
+    rp__free(path);
+    RP_TRY(st);
+    RP_TRY(open_text(e, o, err));
+    RP_TRY(open_device(e, o, err));
+    RP_TRY(rp__model_declare(e->checkpoint, e->device, o->n_ctx, DEFAULT_CTX, &e->model, err));
+    RP_TRY(check_vocab(e, err));
+    RP_TRY(plan_steps(e, o, err));
+    RP_TRY(rp__model_load(e->model, o->progress, o->progress_user, err));
+    RP_TRY(rp__stepper_load(&e->stepper, err));
+    RP_TRY(rp__kv_init(&e->kv, e->stepper.config.n_blocks, e->stepper.config.block_size, err));
+    RP_TRY(rp__sampler_init(&e->sampler, (int32_t)e->model->h.n_vocab, err));
+    if (o->capture_at_start && o->capture != RP_CAPTURE_OFF)
+        RP_TRY(rp__stepper_capture_all(&e->stepper, err));
+    e->mode = o->capture;
+    fill_info(e, start);
+    return start_thread(e, err);
+}
+
+rp_status rp_engine_create(const rp_engine_options *options, rp_engine **out, rp_error *err) {
+    rp_error local = {0}; /* callers may pass NULL; the log still wants the sentence */
+    if (!err) err = &local;
+    *err = (rp_error){0};
+    *out = NULL;
+    rp_engine *e = rp__calloc(1, sizeof *e);
+    if (!e) return rp__fail(err, RP_ENOMEM, "out of memory for an engine");
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->wake, NULL);
+    rp_status st = open_engine(e, options, err);
+    if (st < 0) {
+        rp_engine_destroy(e);
+        return st;
+    }
+    *out = e;
+    return RP_OK;
+}
+
+void rp_engine_destroy(rp_engine *e) {
+    if (!e) return;
+    if (e->has_thread) {
+        pthread_mutex_lock(&e->lock);
+        e->is_stopping = true;
+        pthread_cond_signal(&e->wake);
+        pthread_mutex_unlock(&e->lock);
+        pthread_join(e->thread, NULL);
+    }
+    rp__free(e->running);
+    rp__free(e->row_owner);
+    rp__sampler_clear(&e->sampler);
+    rp__kv_clear(&e->kv);
+    rp__stepper_clear(&e->stepper);
+    rp__model_destroy(e->model);
+    rp__device_close(e->device);
+    rp__template_destroy(e->chat_template);
+    rp__tokenizer_destroy(e->tokenizer);
+    rp__checkpoint_close(e->checkpoint);
+    pthread_cond_destroy(&e->wake);
+    pthread_mutex_destroy(&e->lock);
+    rp__free(e);
+}
+
+/* ---- asking ---- */
+
+void rp_engine_set_capture(rp_engine *e, rp_capture_mode mode) {
+    pthread_mutex_lock(&e->lock);
+    e->mode = mode;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Fills as much of a result as the caller's version of the struct has. */
+static void copy_sized(void *out, uint32_t out_bytes, void *full, uint32_t bytes) {
+    uint32_t n = out_bytes < bytes ? out_bytes : bytes;
+    memcpy(full, &out_bytes, sizeof out_bytes); /* `bytes` stays the caller's */
+    memcpy(out, full, n);
+}
+
+void rp_engine_get_info(rp_engine *e, rp_engine_info *out) {
+    rp_engine_info full = e->info;
+    copy_sized(out, out->bytes, &full, sizeof full);
+}
+
+void rp_engine_get_stats(rp_engine *e, rp_engine_stats *out) {
+    pthread_mutex_lock(&e->lock);
+    rp_engine_stats full = e->stats;
+    pthread_mutex_unlock(&e->lock);
+    full.heap_allocs = rp__alloc_get_stats().n_allocs;
+    copy_sized(out, out->bytes, &full, sizeof full);
+}
+
+rp_status rp_engine_explain(rp_engine *e, bool all_ops, char **text, rp_error *err) {
+    rp__bytes out = {0};
+    bool ok = rp__bytes_printf(&out, "%s on %s: %zu weight bytes, %zu KV bytes, %zu arena bytes\n",
+                               e->info.model_name, e->info.device, e->info.weight_bytes,
+                               e->info.kv_bytes, e->info.arena_bytes);
+    for (int i = 0; i < e->stepper.n_buckets && ok; i++)
+        ok = rp__program_explain(&e->stepper.programs[i], all_ops, &out);
+    if (ok && (*text = rp__bytes_take(&out))) return RP_OK;
+    rp__bytes_clear(&out);
+    return rp__fail(err, RP_ENOMEM, "out of memory for the report");
+}

@@ -1,0 +1,106 @@
+/* What the files of the engine share. The engine thread owns everything here but what the comments
+ * name otherwise. */
+#ifndef RP_ENGINE_ENGINE_IMPL_H
+#define RP_ENGINE_ENGINE_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "engine/kv.h"
+#include "engine/sample.h"
+#include "engine/step.h"
+#include "engine/stop.h"
+#include "text/template.h"
+#include "text/tokenizer.h"
+
+struct rp_request {
+    rp_engine *engine;
+    struct rp_request *next; /* in the list of waiting requests */
+
+    /* Set by submit, then read only. */
+    rp_sampling sampling;
+    rp_logit_bias *logit_bias;
+    rp__str *stop_strings;
+    char *stop_memory;
+    size_t n_stops;
+    int32_t *stop_ids;
+    size_t n_stop_ids;
+    bool ignore_eos;
+    int n_logprobs;
+    rp_event_fn on_event;
+    void *user;
+    size_t n_prompt, max_new;
+
+    /* The engine thread's. */
+    int32_t *history; /* prompt, then answer; room for n_prompt + max_new */
+    size_t n_history, n_computed;
+    rp__kv_seq seq;
+    rp__detokenizer detokenizer;
+    rp__stops stops;
+    rp__bytes piece;
+    uint64_t submitted_ns, started_ns, first_token_ns;
+    atomic_bool is_cancelled; /* set by anyone */
+
+    /* The answer so far; written by the engine thread, read by others: under engine->lock. */
+    pthread_cond_t changed;
+    size_t n_tokens;      /* published TOKEN events */
+    float *logprobs;      /* [max_new] */
+    size_t *text_ends;    /* [max_new] end in `text` of what each token completed */
+    rp_top_logprob *tops; /* [max_new * n_logprobs] */
+    rp__bytes text;
+    bool is_done;
+    rp_finish finish;
+    const char *stop_hit;
+    rp_usage usage;
+    rp_error error;
+
+    /* The reader's (rp_request_next). */
+    size_t n_read, text_read;
+    bool done_given;
+    rp__bytes event_text;
+};
+
+struct rp_engine {
+    rp__checkpoint *checkpoint;
+    rp__tokenizer *tokenizer;
+    rp__template *chat_template; /* NULL: the model has none */
+    rp_device *device;
+    rp__model *model;
+    rp__stepper stepper;
+    rp__kv kv;
+    rp__sampler sampler;
+    rp_engine_info info;
+    int32_t max_seqs;
+
+    pthread_t thread;
+    bool has_thread, has_lock;
+    pthread_mutex_t lock; /* guards what follows, and the published part of every request */
+    pthread_cond_t wake;
+    rp_request *queue, **queue_end; /* submitted, not yet seen by the thread */
+    bool is_stopping;
+    rp_capture_mode mode;
+    rp_engine_stats stats;
+    rp_error failure; /* code != 0: the device failed; further work is refused with this */
+
+    /* The engine thread's. */
+    rp_request **running; /* [max_seqs] in order of admission */
+    int32_t n_running;
+    rp_request **row_owner; /* [max_seqs] whose logits each row of the step is */
+    rp_request *waiting, **waiting_end;
+    uint64_t n_prompt_stepped; /* prompt tokens of this step */
+};
+
+/* loop.c */
+void *rp__engine_thread(void *engine);
+
+/* chat.c: the prompt text that messages become, with the spans that are not the template's own. */
+rp_status rp__chat_render(const rp_engine *e, const char *messages, const char *kwargs,
+                          rp__rendered *out, rp_error *err);
+/* The model's own template, NULL when it has none (rp__alloc). */
+rp_status rp__chat_template_source(const rp__checkpoint *c, char **out, rp_error *err);
+
+/* A model's path from what the user wrote: the path itself, or a short name in the cache folder
+ * (rp__alloc). */
+rp_status rp__model_path(const char *name, char **out, rp_error *err);
+
+#endif

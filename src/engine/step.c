@@ -1,0 +1,176 @@
+#include "engine/step.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/fail.h"
+#include "engine/kv.h"
+#include "tensor/view.h"
+
+/* ---- planning ---- */
+
+static size_t max_size(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static rp_status plan_bucket(rp__stepper *s, int i, rp_error *err) {
+    rp__program *p = &s->programs[i];
+    rp__program_init(p, s->device, &s->buckets[i]);
+    rp__model_build(s->model, p);
+    RP_TRY(rp__program_finish(p, err));
+    s->arena_bytes = max_size(s->arena_bytes, p->arena_bytes);
+    s->input_bytes = max_size(s->input_bytes, p->input_bytes);
+    s->output_bytes = max_size(s->output_bytes, p->output_bytes);
+    return RP_OK;
+}
+
+static rp_status plan(rp__stepper *s, rp_error *err) {
+    rp__model_declare_cache(s->model, s->config.k_type, s->config.v_type, s->config.n_blocks,
+                            s->config.block_size);
+    s->cache_bytes = rp__model_cache_bytes(s->model);
+    s->n_buckets = rp__bucket_list(s->config.max_seqs, s->config.max_tokens, s->buckets);
+    s->programs = rp__calloc((size_t)s->n_buckets, sizeof *s->programs);
+    if (!s->programs)
+        return rp__fail(err, RP_ENOMEM, "out of memory for %d programs", s->n_buckets);
+    for (int i = 0; i < s->n_buckets; i++) RP_TRY(plan_bucket(s, i, err));
+    return RP_OK;
+}
+
+rp_status rp__stepper_plan(rp__stepper *s, rp__model *model, const rp__stepper_config *config,
+                           rp_error *err) {
+    *s = (rp__stepper){.config = *config, .model = model, .device = model->device};
+    rp_status st = plan(s, err);
+    if (st < 0) rp__stepper_clear(s);
+    return st;
+}
+
+size_t rp__stepper_bytes(const rp__stepper *s) {
+    return s->arena_bytes + s->input_bytes + s->output_bytes + s->cache_bytes;
+}
+
+void rp__stepper_clear(rp__stepper *s) {
+    rp__replayer_clear(&s->replay);
+    for (int i = 0; i < s->n_buckets && s->programs; i++) rp__program_clear(&s->programs[i]);
+    rp__free(s->programs);
+    rp_buffer *buffers[] = {s->arena, s->inputs, s->outputs, s->cache};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        if (buffers[i]) rp__buffer_destroy(buffers[i], NULL);
+    rp__batch *b = &s->batch;
+    void *memory[] = {b->ids,    b->pos,      b->seq,     b->slots, b->rows,
+                      b->tables, b->n_blocks, s->staging, s->logits};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) rp__free(memory[i]);
+    *s = (rp__stepper){0};
+}
+
+/* ---- allocating ---- */
+
+static rp_status alloc_host(rp__stepper *s, rp_error *err) {
+    size_t t = (size_t)s->config.max_tokens, n = (size_t)s->config.max_seqs;
+    rp__batch *b = &s->batch;
+    b->ids = rp__calloc(t, sizeof *b->ids);
+    b->pos = rp__calloc(t, sizeof *b->pos);
+    b->seq = rp__calloc(t, sizeof *b->seq);
+    b->slots = rp__calloc(t, sizeof *b->slots);
+    b->rows = rp__calloc(n, sizeof *b->rows);
+    b->tables = rp__calloc(n, sizeof *b->tables);
+    b->n_blocks = rp__calloc(n, sizeof *b->n_blocks);
+    s->staging = rp__calloc(1, s->input_bytes);
+    s->logits = rp__calloc(n, (size_t)s->model->h.n_vocab * sizeof *s->logits);
+    if (b->ids && b->pos && b->seq && b->slots && b->rows && b->tables && b->n_blocks &&
+        s->staging && s->logits)
+        return RP_OK;
+    return rp__fail(err, RP_ENOMEM, "out of memory for the inputs and logits of a step");
+}
+
+/* The sink block is read by padding before anybody wrote it: it starts as zeros. Every other
+ * position is written before it is read. */
+static rp_status clear_sink(rp__stepper *s, rp_error *err) {
+    static const unsigned char zeros[1 << 12];
+    for (int64_t l = 0; l < s->model->h.n_layers; l++) {
+        const rp_tensor *caches[] = {&s->model->layers[l].k_cache, &s->model->layers[l].v_cache};
+        for (int c = 0; c < 2; c++) {
+            size_t n = rp__tensor_item_bytes(caches[c]), step = sizeof zeros;
+            for (size_t at = 0; at < n; at += step)
+                RP_TRY(rp__buffer_write(s->cache, caches[c]->offset + at, zeros,
+                                        n - at < step ? n - at : step, err));
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rp__stepper_load(rp__stepper *s, rp_error *err) {
+    RP_TRY(rp__buffer_create(s->device, "KV cache", s->cache_bytes, true, &s->cache, err));
+    RP_TRY(rp__buffer_create(s->device, "arena", s->arena_bytes, true, &s->arena, err));
+    RP_TRY(rp__buffer_create(s->device, "step inputs", s->input_bytes, true, &s->inputs, err));
+    RP_TRY(rp__buffer_create(s->device, "step outputs", s->output_bytes, true, &s->outputs, err));
+    rp__model_set_cache(s->model, s->cache);
+    RP_TRY(clear_sink(s, err));
+    for (int i = 0; i < s->n_buckets; i++)
+        RP_TRY(rp__program_bind(&s->programs[i], s->arena, s->inputs, s->outputs, err));
+    RP_TRY(alloc_host(s, err));
+    return rp__replayer_init(&s->replay, s->device, &s->config.replay, err);
+}
+
+/* ---- running ---- */
+
+static int32_t *staged(rp__stepper *s, const rp__program *p, const char *name) {
+    return (int32_t *)(s->staging + p->slots[rp__program_find(p, name)].place);
+}
+
+/* Copies n live values and pads up to the declared size. */
+static void stage(rp__stepper *s, const rp__program *p, const char *name, const int32_t *values,
+                  int32_t n, int32_t total, int32_t padding) {
+    int32_t *dst = staged(s, p, name);
+    if (n) memcpy(dst, values, (size_t)n * sizeof *dst);
+    for (int32_t i = n; i < total; i++) dst[i] = padding;
+}
+
+/* Padding tokens are token 0 at position 0 of the table's last row, which holds the sink block
+ * only: they read and write nothing but the sink. */
+static void stage_inputs(rp__stepper *s, const rp__program *p) {
+    const rp__batch *b = &s->batch;
+    int32_t t = p->bucket.n_tokens;
+    stage(s, p, "live_tokens", &b->n_tokens, 1, 1, 0);
+    stage(s, p, "live_rows", &b->n_rows, 1, 1, 0);
+    stage(s, p, "ids", b->ids, b->n_tokens, t, 0);
+    stage(s, p, "pos", b->pos, b->n_tokens, t, 0);
+    stage(s, p, "seq", b->seq, b->n_tokens, t, p->bucket.n_seqs);
+    stage(s, p, "slots", b->slots, b->n_tokens, t, RP_KV_SINK * s->config.block_size);
+    stage(s, p, "rows", b->rows, b->n_rows, p->bucket.n_rows, 0);
+    const rp_tensor *table = &p->slots[rp__program_find(p, "table")].tensor;
+    int32_t *dst = staged(s, p, "table");
+    for (int64_t i = 0; i < table->dim[0]; i++, dst += table->dim[1]) {
+        int32_t n = i < b->n_seqs ? b->n_blocks[i] : 0;
+        if (n) memcpy(dst, b->tables[i], (size_t)n * sizeof *dst);
+        for (int64_t k = n; k < table->dim[1]; k++) dst[k] = RP_KV_SINK;
+    }
+}
+
+static rp_status run_program(rp__stepper *s, rp__program *p, rp_error *err) {
+    stage_inputs(s, p);
+    RP_TRY(rp__buffer_write(s->inputs, 0, s->staging, p->input_bytes, err));
+    return rp__replayer_run(&s->replay, p, s->batch.n_tokens, err);
+}
+
+rp_status rp__stepper_run(rp__stepper *s, rp_error *err) {
+    const rp__batch *b = &s->batch;
+    int i = rp__bucket_find(s->buckets, s->n_buckets, b->n_tokens, b->n_seqs, b->n_rows);
+    rp__assert(i >= 0 && b->n_tokens > 0, "no bucket holds %d tokens of %d sequences",
+               (int)b->n_tokens, (int)b->n_seqs);
+    rp__program *p = &s->programs[i];
+    RP_TRY(run_program(s, p, err));
+    if (!b->n_rows) return RP_OK;
+    size_t row = (size_t)s->model->h.n_vocab * sizeof *s->logits;
+    size_t place = p->slots[rp__program_find(p, "logits")].place;
+    return rp__buffer_read(s->outputs, place, s->logits, (size_t)b->n_rows * row, err);
+}
+
+rp_status rp__stepper_capture_all(rp__stepper *s, rp_error *err) {
+    s->batch.n_tokens = s->batch.n_seqs = s->batch.n_rows = 0;
+    for (int i = 0; i < s->n_buckets; i++) {
+        stage_inputs(s, &s->programs[i]);
+        RP_TRY(rp__buffer_write(s->inputs, 0, s->staging, s->programs[i].input_bytes, err));
+        RP_TRY(rp__replayer_capture_now(&s->replay, &s->programs[i], err));
+    }
+    return RP_OK;
+}

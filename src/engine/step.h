@@ -1,0 +1,61 @@
+/* Steps: one forward pass of a model for one batch, through the program of the smallest bucket that
+ * holds it.
+ *
+ * Owns: the programs, their shared arena, input and output buffers, the KV cache's memory, the
+ * replay policy, and the host staging of inputs and logits. All of it is planned by create and
+ * allocated by load; a step allocates nothing. Threads: the engine's one. */
+#ifndef RP_ENGINE_STEP_H
+#define RP_ENGINE_STEP_H
+
+#include "model/model.h"
+#include "plan/replay.h"
+
+typedef struct rp__stepper_config {
+    int32_t max_seqs, max_tokens; /* largest batch */
+    int32_t n_blocks, block_size; /* KV cache, with the sink block */
+    rp_dtype k_type, v_type;
+    rp__replay_config replay;
+} rp__stepper_config;
+
+/* What a step computes. Arrays are the stepper's own, filled by the caller between steps. */
+typedef struct rp__batch {
+    int32_t n_tokens, n_seqs, n_rows;
+    int32_t *ids, *pos, *seq, *slots; /* [n_tokens] token, position, row of `tables`, KV slot */
+    int32_t *rows;                    /* [n_rows] tokens whose logits are wanted */
+    const int32_t **tables;           /* [n_seqs] block numbers in order of position */
+    int32_t *n_blocks;                /* [n_seqs] entries of each table */
+} rp__batch;
+
+typedef struct rp__stepper {
+    rp__stepper_config config;
+    rp__model *model;
+    rp_device *device;
+    rp__bucket buckets[RP_MAX_BUCKETS];
+    rp__program *programs; /* one per bucket */
+    int n_buckets;
+    rp_buffer *arena, *inputs, *outputs, *cache;
+    size_t arena_bytes, input_bytes, output_bytes, cache_bytes;
+    rp__replayer replay;
+    rp__batch batch;
+    unsigned char *staging; /* [input_bytes] the inputs of a step as the device gets them */
+    float *logits;          /* [max_seqs, V] of the last step */
+} rp__stepper;
+
+/* Dry run: builds every bucket's program and knows all bytes. Nothing is allocated on the device
+ * yet. The model must be declared, and outlives the stepper. */
+rp_status rp__stepper_plan(rp__stepper *s, rp__model *model, const rp__stepper_config *config,
+                           rp_error *err);
+size_t rp__stepper_bytes(const rp__stepper *s); /* device bytes besides the weights */
+
+/* Allocates and binds; the weights must be loaded. */
+rp_status rp__stepper_load(rp__stepper *s, rp_error *err);
+void rp__stepper_clear(rp__stepper *s);
+
+/* Runs s->batch. On success s->logits has n_rows rows of V. n_tokens <= max_tokens, n_seqs and
+ * n_rows <= max_seqs. */
+rp_status rp__stepper_run(rp__stepper *s, rp_error *err);
+
+/* Captures every bucket now, on padding. */
+rp_status rp__stepper_capture_all(rp__stepper *s, rp_error *err);
+
+#endif

@@ -1,0 +1,113 @@
+#include "model/tiny.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "file/mapping.h"
+#include "test.h"
+
+rp_tiny_config rp_tiny_default(const char *path) {
+    return (rp_tiny_config){.path = path,
+                            .device = "cpu",
+                            .n_threads = 2,
+                            .max_seqs = 64,
+                            .max_tokens = 64,
+                            .block_size = 8,
+                            .n_ctx = 64,
+                            .kv_type = RP_F32,
+                            .capture = RP_CAPTURE_ON};
+}
+
+void rp_tiny_open(rp_tiny *t, const rp_tiny_config *c) {
+    rp_error err = {0};
+    *t = (rp_tiny){0};
+    rp_device_config dc = {
+        .bytes = sizeof dc, .n_threads = c->n_threads, .options = c->device_options};
+    assert_ok(rp__checkpoint_open(rp_test_path(c->path), &t->checkpoint, &err), err);
+    assert_ok(rp__device_open(c->device, &dc, &t->device, &err), err);
+    assert_ok(rp__model_declare(t->checkpoint, t->device, c->n_ctx, 64, &t->model, &err), err);
+    int32_t per_seq = (c->n_ctx + c->block_size - 1) / c->block_size;
+    rp__stepper_config sc = {.max_seqs = c->max_seqs,
+                             .max_tokens = c->max_tokens,
+                             .block_size = c->block_size,
+                             .n_blocks = per_seq * 8 + 1,
+                             .k_type = c->kv_type,
+                             .v_type = c->kv_type,
+                             .replay = {.mode = c->capture, .max_graphs = 32}};
+    assert_ok(rp__stepper_plan(&t->stepper, t->model, &sc, &err), err);
+    assert_ok(rp__model_load(t->model, NULL, NULL, &err), err);
+    assert_ok(rp__stepper_load(&t->stepper, &err), err);
+    assert_ok(rp__kv_init(&t->kv, sc.n_blocks, sc.block_size, &err), err);
+    t->n_vocab = (int32_t)t->model->h.n_vocab;
+}
+
+void rp_tiny_close(rp_tiny *t) {
+    rp__kv_clear(&t->kv);
+    rp__stepper_clear(&t->stepper);
+    rp__model_destroy(t->model);
+    rp__device_close(t->device);
+    rp__checkpoint_close(t->checkpoint);
+    *t = (rp_tiny){0};
+}
+
+static void add_chunk(rp_tiny *t, rp__kv_seq *seq, const int32_t *ids, int first, int n) {
+    rp__batch *b = &t->stepper.batch;
+    b->tables[b->n_seqs] = seq->blocks;
+    b->n_blocks[b->n_seqs] = seq->n_blocks;
+    for (int k = first; k < first + n; k++) {
+        int i = b->n_tokens++;
+        b->ids[i] = ids[k];
+        b->pos[i] = k;
+        b->seq[i] = b->n_seqs;
+        b->slots[i] = rp__kv_slot(&t->kv, seq, k);
+        b->rows[b->n_rows++] = i;
+    }
+    b->n_seqs++;
+}
+
+void rp_tiny_feed(rp_tiny *t, int n_seqs, const int32_t *const *ids, int n, int chunk,
+                  float *const *out) {
+    rp__kv_seq seqs[8] = {{0}};
+    int32_t blocks[8][64];
+    rp_error err = {0};
+    for (int s = 0; s < n_seqs; s++) {
+        seqs[s] = (rp__kv_seq){.blocks = blocks[s], .cap = 64};
+        assert_ok(rp__kv_reserve(&t->kv, &seqs[s], n), err);
+    }
+    rp__batch *b = &t->stepper.batch;
+    for (int first = 0; first < n; first += chunk) {
+        int take = n - first < chunk ? n - first : chunk;
+        b->n_tokens = b->n_seqs = b->n_rows = 0;
+        for (int s = 0; s < n_seqs; s++) add_chunk(t, &seqs[s], ids[s], first, take);
+        assert_ok(rp__stepper_run(&t->stepper, &err), err);
+        size_t bytes = (size_t)take * (size_t)t->n_vocab * sizeof(float);
+        for (int s = 0; s < n_seqs; s++)
+            memcpy(out[s] + (size_t)first * (size_t)t->n_vocab,
+                   (char *)t->stepper.logits + (size_t)s * bytes, bytes);
+    }
+    for (int s = 0; s < n_seqs; s++) rp__kv_release(&t->kv, &seqs[s]);
+}
+
+void rp_golden_open(rp_golden *g, const char *name) {
+    char path[256];
+    rp_error err = {0};
+    rp__bytes text = {0}, bin = {0};
+    snprintf(path, sizeof path, "%s.json", name);
+    assert_ok(rp__file_read(rp_test_path(path), 1 << 20, &text, &err), err);
+    json_t *j = json_loads(text.p, 0, NULL), *ids = json_object_get(j, "ids");
+    *g = (rp_golden){.n = (int)json_array_size(ids),
+                     .n_prompt = (int)json_integer_value(json_object_get(j, "n_prompt")),
+                     .n_vocab = (int)json_integer_value(json_object_get(j, "n_vocab"))};
+    assert_in_range(g->n, 1, 128);
+    for (int i = 0; i < g->n; i++)
+        g->ids[i] = (int32_t)json_integer_value(json_array_get(ids, (size_t)i));
+    json_decref(j);
+    snprintf(path, sizeof path, "%s.bin", name);
+    assert_ok(rp__file_read(rp_test_path(path), 8 << 20, &bin, &err), err);
+    assert_int_equal(bin.n, (size_t)g->n * (size_t)g->n_vocab * sizeof(float));
+    g->logits = (float *)(void *)rp__bytes_take(&bin);
+    rp__bytes_clear(&text);
+}

@@ -14,7 +14,7 @@ typedef struct job {
     const rp__encode_options *o;
     rp__ids *out;
     rp__merger merger;
-    rp__bytes buffer[2];
+    rp__bytes buffer[4]; /* two for the normaliser, two for the prefix */
 } job;
 
 static rp_status no_memory(rp_error *err) { return rp__fail(err, RP_ENOMEM, "out of memory while encoding a text"); }
@@ -28,7 +28,8 @@ static rp_status put_word(void *user, rp__str word, rp_error *err) {
 
 /* Splits text whose bytes may be ill-formed: such bytes belong to no word and become one id each. */
 static rp_status encode_words(job *j, rp__str text, rp_error *err) {
-    if (j->t->model != RP_MERGE_BYTES) return rp__splitter_run(&j->t->splitter, text, put_word, j, err);
+    if (!j->t->splitter.general && j->t->model != RP_MERGE_BYTES) /* no regex that would need well-formed text */
+        return rp__splitter_run(&j->t->splitter, text, put_word, j, err);
     size_t run = 0; /* where the well-formed run begins that ends at i */
     for (size_t i = 0; i < text.n;) {
         uint32_t cp;
@@ -108,25 +109,24 @@ typedef rp_status gap_fn(job *j, rp__str gap, bool is_first, rp_error *err);
 /* Gives what lies between special tokens to `gap`, and puts the tokens themselves. */
 static rp_status cut(job *j, const rp__specials *s, rp__str text, bool is_first, literal_walk w, gap_fn *gap,
                      rp_error *err) {
-    const rp__pieces *v = &j->t->pieces;
     size_t from = 0;
     for (size_t at = 0; at < text.n;) {
-        int32_t id = s->first[(unsigned char)text.p[at]] == s->first[(unsigned char)text.p[at] + 1]
-                         ? -1
-                         : rp__specials_match(s, v, text, at, control_end(&w, at, text.n));
-        if (id < 0) {
+        unsigned char c = (unsigned char)text.p[at];
+        const rp__special *found = NULL;
+        if (s->first[c] != s->first[c + 1]) found = rp__specials_match(s, text, at, control_end(&w, at, text.n));
+        if (!found) {
             at++;
             continue;
         }
-        const rp__piece *p = &v->p[id];
-        size_t end = at + p->text.n;
+        const rp__piece *p = &j->t->pieces.p[found->id];
+        size_t end = at + found->text.n;
         if ((p->flags & RP_PIECE_SINGLE_WORD) && !stands_alone(text, at, end)) {
             at = end;
             continue;
         }
         size_t stop = p->flags & RP_PIECE_LSTRIP ? strip_left(text, from, at) : at;
         if (stop > from) RP_TRY(gap(j, (rp__str){text.p + from, stop - from}, is_first && from == 0, err));
-        if (!rp__ids_add(j->out, id)) return no_memory(err);
+        if (!rp__ids_add(j->out, found->id)) return no_memory(err);
         at = from = p->flags & RP_PIECE_RSTRIP ? strip_right(text, end) : end;
     }
     if (from == text.n) return RP_OK;
@@ -134,13 +134,13 @@ static rp_status cut(job *j, const rp__specials *s, rp__str text, bool is_first,
 }
 
 static rp_status encode_normalised_gap(job *j, rp__str text, bool is_first, rp_error *err) {
-    (void)is_first;
+    if (!rp__normalizer_run(&j->t->prefix, is_first, &text, j->buffer + 2)) return no_memory(err);
     return encode_words(j, text, err);
 }
 
 static rp_status encode_gap(job *j, rp__str text, bool is_first, rp_error *err) {
     if (!rp__normalizer_run(&j->t->normalizer, is_first, &text, j->buffer)) return no_memory(err);
-    if (j->t->normalized.n == 0) return encode_words(j, text, err);
+    if (j->t->normalized.n == 0) return encode_normalised_gap(j, text, is_first, err);
     return cut(j, &j->t->normalized, text, is_first, (literal_walk){0}, encode_normalised_gap, err);
 }
 
@@ -155,9 +155,9 @@ static bool insert_ids(rp__ids *v, size_t at, const int32_t *ids, size_t n) {
 }
 
 static bool add_frame(const rp__tokenizer *t, rp__ids *out, size_t begin) {
-    bool is_there = t->n_prefix && out->n > begin && out->p[begin] == t->prefix[0];
-    if (t->n_prefix && !is_there && !insert_ids(out, begin, t->prefix, t->n_prefix)) return false;
-    return t->n_suffix == 0 || insert_ids(out, out->n, t->suffix, t->n_suffix);
+    bool is_there = t->n_prefix && out->n > begin && out->p[begin] == t->prefix_ids[0];
+    if (t->n_prefix && !is_there && !insert_ids(out, begin, t->prefix_ids, t->n_prefix)) return false;
+    return t->n_suffix == 0 || insert_ids(out, out->n, t->suffix_ids, t->n_suffix);
 }
 
 rp_status rp__tokenizer_encode(const rp__tokenizer *t, rp__str text, const rp__encode_options *o, rp__ids *out,
@@ -170,7 +170,6 @@ rp_status rp__tokenizer_encode(const rp__tokenizer *t, rp__str text, const rp__e
     if (status == RP_OK && o->add_special && !add_frame(t, out, begin)) status = no_memory(err);
     if (status < 0) out->n = begin;
     rp__merger_clear(&j.merger);
-    rp__bytes_clear(&j.buffer[0]);
-    rp__bytes_clear(&j.buffer[1]);
+    for (size_t i = 0; i < sizeof j.buffer / sizeof *j.buffer; i++) rp__bytes_clear(&j.buffer[i]);
     return status;
 }

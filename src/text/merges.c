@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/map.h"
 #include "base/utf8.h"
 
 /* ---- the table of pairs ---- */
@@ -33,7 +34,7 @@ static merge_slot *find_pair(const rp__merges *m, uint64_t key) {
 
 bool rp__merges_reserve(rp__merges *m, size_t n) {
     size_t want, cap = 16;
-    if (!rp__mul_ok(n, 2, &want)) return false;
+    if (!rp__add_ok(n, n / 2 + 1, &want)) return false;
     while (cap < want)
         if (!rp__mul_ok(cap, 2, &cap)) return false;
     m->slots = rp__realloc_array(NULL, cap, sizeof *m->slots);
@@ -48,32 +49,39 @@ bool rp__merges_reserve(rp__merges *m, size_t n) {
 void rp__merges_put(rp__merges *m, int32_t left, int32_t right, uint32_t rank, int32_t both) {
     merge_slot *s = find_pair(m, pair_key(left, right));
     if (s->key != NO_PAIR) return;
-    rp__assert(m->n < m->cap / 2, "%zu merges in %zu slots", m->n, m->cap);
+    rp__assert(m->n + 1 < m->cap, "%zu merges in %zu slots", m->n, m->cap);
     *s = (merge_slot){pair_key(left, right), rank, both};
     m->n++;
 }
 
+static bool is_joined(rp__str both, rp__str left, rp__str right) {
+    return both.n == left.n + right.n && !memcmp(both.p, left.p, left.n) && !memcmp(both.p + left.n, right.p, right.n);
+}
+
+/* The piece that left and right make; -1 when there is none, -2 when out of memory. Merges mostly make pieces in the
+ * order of their ids, so that the one after the last is tried before it is searched for. */
+static int32_t find_joined(const rp__merges *m, const rp__pieces *v, rp__str left, rp__str right) {
+    for (size_t id = (size_t)m->last; id < v->n && id <= (size_t)m->last + 1; id++)
+        if (is_joined(v->p[id].text, left, right)) return rp__piece_is_text(&v->p[id]) ? (int32_t)id : -1;
+    if (left.n > v->longest || right.n > v->longest - left.n) return -1;
+    rp__bytes both = {0};
+    bool ok = rp__bytes_add(&both, left.p, left.n) && rp__bytes_add(&both, right.p, right.n);
+    int32_t id = ok ? rp__pieces_find_text(v, (rp__str){both.p, both.n}) : -2;
+    rp__bytes_clear(&both);
+    return id;
+}
+
 rp_status rp__merges_add(rp__merges *m, const rp__pieces *v, const char *source, size_t rank, rp__str left,
                          rp__str right, rp_error *err) {
-    enum { ON_STACK = 256 };
-    char small[ON_STACK], *both = small;
-    size_t n;
-    if (!rp__add_ok(left.n, right.n, &n)) return rp__fail(err, RP_ELIMIT, "%s: merge too long", source);
-    if (n > v->longest) n = 0; /* cannot be a piece */
-    if (n > ON_STACK && !(both = rp__alloc(n))) return rp__fail(err, RP_ENOMEM, "%s: out of memory", source);
-    int32_t id_both = -1;
-    if (n) {
-        memcpy(both, left.p, left.n);
-        memcpy(both + left.n, right.p, right.n);
-        id_both = rp__pieces_find_text(v, (rp__str){both, n});
-    }
-    if (both != small) rp__free(both);
-    int32_t id_left = rp__pieces_find_text(v, left), id_right = rp__pieces_find_text(v, right);
-    if (id_left < 0 || id_right < 0 || id_both < 0)
+    int32_t l = rp__pieces_find_text(v, left), r = rp__pieces_find_text(v, right);
+    int32_t both = find_joined(m, v, left, right);
+    if (both == -2) return rp__fail(err, RP_ENOMEM, "%s: out of memory for merges", source);
+    if (l < 0 || r < 0 || both < 0)
         return rp__fail(err, RP_EFORMAT, "%s: merge %zu (\"%.*s\" and \"%.*s\") is not made of tokens that exist",
                         source, rank, (int)(left.n < 40 ? left.n : 40), left.p,
                         (int)(right.n < 40 ? right.n : 40), right.p);
-    rp__merges_put(m, id_left, id_right, (uint32_t)rank, id_both);
+    m->last = both;
+    rp__merges_put(m, l, r, (uint32_t)rank, both);
     return RP_OK;
 }
 

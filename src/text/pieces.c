@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/map.h"
 #include "base/utf8.h"
 
 /* GPT-2 shows the bytes that print in Latin-1 as themselves, and the other 68 as U+0100 and up, in order:
@@ -106,17 +107,54 @@ static rp_status set_piece(rp__piece *p, const char *source, size_t i, const int
     return RP_OK;
 }
 
+/* ---- the way back ---- */
+
+/* A slot is 8 bytes, as loading looks up every part of every merge and most of that time is cache misses. Returns the
+ * slot of `text`, or the empty one where it belongs. */
+static uint64_t *find_slot(const rp__pieces *v, rp__str text, uint64_t *tag) {
+    uint64_t h = rp__hash_bytes(text.p, text.n, v->seed);
+    *tag = h >> 32;
+    for (size_t i = h & (v->index_cap - 1);; i = (i + 1) & (v->index_cap - 1)) {
+        uint64_t *slot = &v->index[i];
+        if (!*slot || (*slot >> 32 == *tag && rp__str_eq(v->p[(uint32_t)*slot - 1].text, text))) return slot;
+    }
+}
+
+static bool make_index(rp__pieces *v, size_t n) {
+    size_t cap = 16;
+    while (cap / 2 < n)
+        if (!rp__mul_ok(cap, 2, &cap)) return false;
+    v->index = rp__calloc(cap, sizeof *v->index);
+    v->index_cap = cap;
+    /* Where memory lies is not known to whoever wrote the file, so neither is what collides. */
+    v->seed = rp__hash_bytes(&v->index, sizeof v->index, 0);
+    return v->index != NULL;
+}
+
 static rp_status index_piece(rp__pieces *v, const char *source, size_t i, rp_error *err) {
-    rp__piece *p = &v->p[i];
-    if (p->text.n == 0) return RP_OK;
-    uint64_t other;
-    if (rp__map_get(&v->by_text, p->text, &other))
-        return rp__fail(err, RP_EFORMAT, "%s: tokens %llu and %zu are both \"%.*s\"", source,
-                        (unsigned long long)other, i, (int)(p->text.n < 40 ? p->text.n : 40), p->text.p);
-    if (!rp__map_put(&v->by_text, p->text, i)) return rp__fail(err, RP_ENOMEM, "%s: out of memory", source);
-    if (p->text.n > v->longest) v->longest = p->text.n;
+    rp__str text = v->p[i].text;
+    if (text.n == 0) return RP_OK;
+    uint64_t tag, *slot = find_slot(v, text, &tag);
+    if (*slot)
+        return rp__fail(err, RP_EFORMAT, "%s: tokens %u and %zu are both \"%.*s\"", source, (uint32_t)*slot - 1, i,
+                        (int)(text.n < 40 ? text.n : 40), text.p);
+    *slot = tag << 32 | (i + 1);
+    if (text.n > v->longest) v->longest = text.n;
     return RP_OK;
 }
+
+int32_t rp__pieces_find(const rp__pieces *v, rp__str text) {
+    uint64_t tag;
+    if (text.n == 0 || text.n > v->longest) return -1;
+    return (int32_t)(uint32_t)*find_slot(v, text, &tag) - 1;
+}
+
+int32_t rp__pieces_find_text(const rp__pieces *v, rp__str text) {
+    int32_t id = rp__pieces_find(v, text);
+    return id >= 0 && rp__piece_is_text(&v->p[id]) ? id : -1;
+}
+
+/* ---- building ---- */
 
 static void find_bytes(rp__pieces *v, rp__piece_form form) {
     static const char hex[] = "0123456789ABCDEF";
@@ -139,7 +177,7 @@ rp_status rp__pieces_init(rp__pieces *v, const char *source, const rp__str *text
     if (!rp__mul_ok(total, 2, &pool_bytes)) return rp__fail(err, RP_ELIMIT, "%s: texts too long", source);
     v->p = rp__calloc(n, sizeof *v->p);
     v->pool = rp__alloc(pool_bytes + 1);
-    if (!v->p || !v->pool || !rp__map_reserve(&v->by_text, n))
+    if (!v->p || !v->pool || !make_index(v, n))
         return rp__fail(err, RP_ENOMEM, "%s: out of memory for %zu tokens", source, n);
     v->n = n;
     int16_t byte_of[0x144];
@@ -159,19 +197,8 @@ rp_status rp__pieces_init(rp__pieces *v, const char *source, const rp__str *text
 }
 
 void rp__pieces_clear(rp__pieces *v) {
-    rp__map_clear(&v->by_text);
+    rp__free(v->index);
     rp__free(v->p);
     rp__free(v->pool);
     *v = (rp__pieces){0};
-}
-
-int32_t rp__pieces_find(const rp__pieces *v, rp__str text) {
-    uint64_t id;
-    return rp__map_get(&v->by_text, text, &id) ? (int32_t)id : -1;
-}
-
-int32_t rp__pieces_find_text(const rp__pieces *v, rp__str text) {
-    int32_t id = rp__pieces_find(v, text);
-    if (id < 0 || rp__piece_is_control(&v->p[id]) || v->p[id].type == RP_TOKEN_BYTE) return -1;
-    return id;
 }

@@ -6,7 +6,7 @@
  * Oniguruma, the reference's engine, does. */
 #include "text/tokenizer_impl.h"
 
-#include <stdio.h>
+#include <string.h>
 
 #include "base/utf8.h"
 
@@ -88,6 +88,11 @@ const rp__pretokenizer *rp__pretokenizer_find(rp__str name) {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (rp__str_is(name, known[i].name)) return &known[i];
     return NULL;
+}
+
+bool rp__pattern_covers_all(const char *pattern) {
+    size_t n = strlen(pattern), end = strlen(SPACES);
+    return n > end && !strcmp(pattern + n - end, SPACES);
 }
 
 /* Writes a regex in this file's spelling: \s and \S as sets, line ends and characters beyond ASCII as escapes. */

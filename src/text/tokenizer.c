@@ -66,8 +66,8 @@ static void mark_ends(rp__tokenizer *t, int32_t eot) {
 
 rp_status rp__tokenizer_finish(rp__tokenizer *t, int32_t eot, rp_error *err) {
     mark_ends(t, eot);
-    RP_TRY(rp__specials_init(&t->raw, &t->pieces, false, err));
-    return rp__specials_init(&t->normalized, &t->pieces, true, err);
+    RP_TRY(rp__specials_init(&t->raw, &t->pieces, NULL, err));
+    return rp__specials_init(&t->normalized, &t->pieces, &t->normalizer, err);
 }
 
 static rp_status check_id(const rp__tokenizer_spec *s, const char *name, int32_t id, rp_error *err) {
@@ -168,8 +168,8 @@ static rp_status build(rp__tokenizer *t, const rp__tokenizer_spec *s, rp_error *
     t->bos = s->bos;
     t->eos = s->eos;
     if (s->add_bos >= 0) adds_bos = s->add_bos;
-    if (adds_bos && s->bos >= 0) t->prefix[t->n_prefix++] = s->bos;
-    if (s->add_eos > 0 && s->eos >= 0) t->suffix[t->n_suffix++] = s->eos;
+    if (adds_bos && s->bos >= 0) t->prefix_ids[t->n_prefix++] = s->bos;
+    if (s->add_eos > 0 && s->eos >= 0) t->suffix_ids[t->n_suffix++] = s->eos;
     return rp__tokenizer_finish(t, s->eot, err);
 }
 
@@ -203,7 +203,7 @@ static const rp__piece *piece_at(const rp__tokenizer *t, int32_t id) {
 int32_t rp__tokenizer_size(const rp__tokenizer *t) { return (int32_t)t->pieces.n; }
 int32_t rp__tokenizer_bos(const rp__tokenizer *t) { return t->bos; }
 int32_t rp__tokenizer_eos(const rp__tokenizer *t) { return t->eos; }
-bool rp__tokenizer_adds_bos(const rp__tokenizer *t) { return t->bos >= 0 && t->n_prefix && t->prefix[0] == t->bos; }
+bool rp__tokenizer_adds_bos(const rp__tokenizer *t) { return t->bos >= 0 && t->n_prefix && t->prefix_ids[0] == t->bos; }
 
 bool rp__tokenizer_is_eog(const rp__tokenizer *t, int32_t id) {
     const rp__piece *p = piece_at(t, id);

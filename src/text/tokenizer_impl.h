@@ -8,7 +8,6 @@
 #define RP_TEXT_TOKENIZER_IMPL_H
 
 #include "base/fail.h"
-#include "base/map.h"
 #include "text/tokenizer.h"
 
 /* ---- pieces: the vocabulary ---- */
@@ -29,6 +28,15 @@ typedef struct rp__piece {
     uint8_t flags;
 } rp__piece;
 
+static inline bool rp__piece_is_control(const rp__piece *p) {
+    return p->type == RP_TOKEN_CONTROL || p->type == RP_TOKEN_UNKNOWN;
+}
+
+/* Ordinary text may become this piece. */
+static inline bool rp__piece_is_text(const rp__piece *p) {
+    return !rp__piece_is_control(p) && p->type != RP_TOKEN_BYTE;
+}
+
 /* How a piece's text stands for bytes. */
 typedef enum rp__piece_form {
     RP_FORM_BYTE_LEVEL,  /* every byte is one printable character (GPT-2's table) */
@@ -40,7 +48,9 @@ typedef struct rp__pieces {
     rp__piece *p;
     size_t n;
     size_t longest;      /* bytes of the longest text */
-    rp__map by_text;     /* text -> id */
+    uint64_t *index;     /* text -> id: high half of the hash << 32 | id + 1, 0 is empty; open addressing */
+    size_t index_cap;    /* a power of two */
+    uint64_t seed;
     int32_t byte_id[256]; /* the piece of a single byte; -1: none */
     char *pool;          /* all texts, then all bytes */
 } rp__pieces;
@@ -50,7 +60,7 @@ rp_status rp__pieces_init(rp__pieces *v, const char *source, const rp__str *text
                           const float *scores, rp__piece_form form, rp_error *err);
 void rp__pieces_clear(rp__pieces *v);
 int32_t rp__pieces_find(const rp__pieces *v, rp__str text); /* -1 when absent */
-/* As above, only pieces that ordinary text may become: no control, unknown or byte piece. */
+/* As above, only pieces that ordinary text may become. */
 int32_t rp__pieces_find_text(const rp__pieces *v, rp__str text);
 
 /* GPT-2's character for a byte, as UTF-8. Returns its length, 1 or 2. */
@@ -62,11 +72,12 @@ typedef struct rp__merges { /* (left id, right id) -> rank and the id of both to
     struct rp__merge_slot *slots;
     size_t n, cap;
     uint64_t seed;
+    int32_t last; /* what the latest merge made */
 } rp__merges;
 
 bool rp__merges_reserve(rp__merges *m, size_t n);
 void rp__merges_put(rp__merges *m, int32_t left, int32_t right, uint32_t rank, int32_t both); /* the first one stays */
-/* Reads "left right" lines into the table; every part must be a piece. */
+/* One merge of a file into the table: both parts, and both together, must be pieces. */
 rp_status rp__merges_add(rp__merges *m, const rp__pieces *v, const char *source, size_t rank, rp__str left,
                          rp__str right, rp_error *err);
 void rp__merges_clear(rp__merges *m);
@@ -128,6 +139,8 @@ typedef struct rp__pretokenizer {
 const rp__pretokenizer *rp__pretokenizer_find(rp__str name); /* NULL: not known */
 /* The known pattern that a regex of tokenizer.json means; NULL: not known. Sets *failed when out of memory. */
 const char *rp__pretokenizer_pattern(rp__str regex, bool *failed);
+/* Every text is matched from end to end: nothing lies between two matches. */
+bool rp__pattern_covers_all(const char *pattern);
 extern const char rp__pattern_gpt2[], rp__pattern_digit[], rp__pattern_digits[], rp__pattern_punctuation[];
 
 /* ---- normalising ---- */
@@ -157,17 +170,24 @@ bool rp__normalizer_run(const rp__normalizer *z, bool is_first, rp__str *text, r
 
 /* ---- special tokens ---- */
 
-typedef struct rp__specials { /* sorted by text, for a search that narrows byte by byte */
-    int32_t *id;
+typedef struct rp__special {
+    rp__str text; /* what is looked for */
+    int32_t id;
+    bool is_control;
+} rp__special;
+
+typedef struct rp__specials {
+    rp__special *p; /* sorted by text, for a search that narrows byte by byte */
     size_t n;
     uint32_t first[257]; /* entries whose text begins with byte b: [first[b], first[b + 1]) */
+    rp__bytes pool;
 } rp__specials;
 
-/* Those pieces of `v` that are looked for in raw text (`normalized` false) or in normalised text. */
-rp_status rp__specials_init(rp__specials *s, const rp__pieces *v, bool normalized, rp_error *err);
+/* Those pieces of `v` that are looked for in raw text (`z` NULL), or in text that `z` has normalised. */
+rp_status rp__specials_init(rp__specials *s, const rp__pieces *v, const rp__normalizer *z, rp_error *err);
 void rp__specials_clear(rp__specials *s);
-/* Longest one at text[at]; a control token only when it ends at or before `control_end`. -1: none. */
-int32_t rp__specials_match(const rp__specials *s, const rp__pieces *v, rp__str text, size_t at, size_t control_end);
+/* The longest one at text[at]; a control token only when it ends at or before `control_end`. NULL: none. */
+const rp__special *rp__specials_match(const rp__specials *s, rp__str text, size_t at, size_t control_end);
 
 bool rp__is_white_space(uint32_t cp); /* Unicode's White_Space */
 
@@ -179,20 +199,17 @@ struct rp__tokenizer {
     rp__pieces pieces;
     rp__merges merges;
     rp__merge_model model;
-    rp__normalizer normalizer;
+    rp__normalizer normalizer; /* of the text, before the special tokens of normalised text are cut out */
+    rp__normalizer prefix;     /* of what lies between those */
     rp__splitter splitter;
     rp__specials raw, normalized;
     int32_t bos, eos, unk;
     bool ignore_merges; /* a word that is a piece is taken whole */
     bool fuse_unk;      /* neighbouring unknown characters become one */
     bool strips_space;  /* decoding drops the space before the first word */
-    int32_t prefix[RP_MAX_FRAME_IDS], suffix[RP_MAX_FRAME_IDS]; /* ids that add_special puts around a text */
+    int32_t prefix_ids[RP_MAX_FRAME_IDS], suffix_ids[RP_MAX_FRAME_IDS]; /* what add_special puts around a text */
     size_t n_prefix, n_suffix;
 };
-
-static inline bool rp__piece_is_control(const rp__piece *p) {
-    return p->type == RP_TOKEN_CONTROL || p->type == RP_TOKEN_UNKNOWN;
-}
 
 /* Marks the pieces that end a generation and builds the search for special tokens: the last step of building. */
 rp_status rp__tokenizer_finish(rp__tokenizer *t, int32_t eot, rp_error *err);

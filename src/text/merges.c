@@ -62,18 +62,18 @@ static bool is_joined(rp__str both, rp__str left, rp__str right) {
  * order of their ids, so that the one after the last is tried before it is searched for. */
 static int32_t find_joined(const rp__merges *m, const rp__pieces *v, rp__str left, rp__str right) {
     for (size_t id = (size_t)m->last; id < v->n && id <= (size_t)m->last + 1; id++)
-        if (is_joined(v->p[id].text, left, right)) return rp__piece_is_text(&v->p[id]) ? (int32_t)id : -1;
+        if (is_joined(v->p[id].text, left, right)) return (int32_t)id;
     if (left.n > v->longest || right.n > v->longest - left.n) return -1;
     rp__bytes both = {0};
     bool ok = rp__bytes_add(&both, left.p, left.n) && rp__bytes_add(&both, right.p, right.n);
-    int32_t id = ok ? rp__pieces_find_text(v, (rp__str){both.p, both.n}) : -2;
+    int32_t id = ok ? rp__pieces_find(v, (rp__str){both.p, both.n}) : -2;
     rp__bytes_clear(&both);
     return id;
 }
 
 rp_status rp__merges_add(rp__merges *m, const rp__pieces *v, const char *source, size_t rank, rp__str left,
                          rp__str right, rp_error *err) {
-    int32_t l = rp__pieces_find_text(v, left), r = rp__pieces_find_text(v, right);
+    int32_t l = rp__pieces_find(v, left), r = rp__pieces_find(v, right);
     int32_t both = find_joined(m, v, left, right);
     if (both == -2) return rp__fail(err, RP_ENOMEM, "%s: out of memory for merges", source);
     if (l < 0 || r < 0 || both < 0)
@@ -81,7 +81,9 @@ rp_status rp__merges_add(rp__merges *m, const rp__pieces *v, const char *source,
                         source, rank, (int)(left.n < 40 ? left.n : 40), left.p,
                         (int)(right.n < 40 ? right.n : 40), right.p);
     m->last = both;
-    rp__merges_put(m, l, r, (uint32_t)rank, both);
+    /* A piece of the training became a control token: text must not be joined to it. */
+    bool is_text = rp__piece_is_text(&v->p[l]) && rp__piece_is_text(&v->p[r]) && rp__piece_is_text(&v->p[both]);
+    if (is_text) rp__merges_put(m, l, r, (uint32_t)rank, both);
     return RP_OK;
 }
 

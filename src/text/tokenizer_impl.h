@@ -77,7 +77,8 @@ typedef struct rp__merges { /* (left id, right id) -> rank and the id of both to
 
 bool rp__merges_reserve(rp__merges *m, size_t n);
 void rp__merges_put(rp__merges *m, int32_t left, int32_t right, uint32_t rank, int32_t both); /* the first one stays */
-/* One merge of a file into the table: both parts, and both together, must be pieces. */
+/* One merge of a file into the table: both parts, and both together, must be pieces. One that concerns control tokens
+ * is left out. */
 rp_status rp__merges_add(rp__merges *m, const rp__pieces *v, const char *source, size_t rank, rp__str left,
                          rp__str right, rp_error *err);
 void rp__merges_clear(rp__merges *m);

@@ -55,7 +55,7 @@ RP_TEST(vocab, deepseek_coder) { check_file("deepseek-coder"); }
 
 /* Ids of llama.cpp for the same file. */
 RP_TEST(vocab, smollm2) {
-    rp__tokenizer *t = vocab_open("models", "SmolLM2-135M-Instruct.Q4_1.gguf");
+    rp__tokenizer *t = vocab_open("models", "smollm2.gguf");
     rp__ids ids = vocab_encode(t, RP_STR("The capital of France is"), true, true);
     assert_string_equal(vocab_ids_text(&ids), "504 3575 282 4649 314");
     rp__ids_clear(&ids);

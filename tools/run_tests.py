@@ -35,6 +35,16 @@ def say(text):
     print(text, flush=True)
 
 
+def fetch_vocabularies():
+    """Tests that need a real vocabulary skip, and say so, where it cannot be had."""
+    tool = ROOT / "tools" / "fetch_vocab.py"
+    if (
+        tool.exists()
+        and subprocess.run([sys.executable, tool], stdin=subprocess.DEVNULL).returncode
+    ):
+        say("the vocabularies could not be fetched")
+
+
 def run_c(build, name_part, totals):
     """The runner's cases; only the lines that tell more than "it ran and passed" are shown."""
     say("== C tests")
@@ -143,6 +153,7 @@ def main():
     args = parser.parse_args()
     build = Path(args.build).resolve()
     totals = Totals()
+    fetch_vocabularies()
     run_c(build, args.filter, totals)
     if not args.filter:
         run_corpora(build, totals)

@@ -35,6 +35,13 @@ rp_status rp__capture_poison(rp_device *dev, rp_status status, const rp_error *e
     return status;
 }
 
+rp_status rp__capture_check_open(const rp_device *dev, rp_error *err) {
+    const rp__capture *c = &dev->capture;
+    if (!c->is_on || !c->refusal.code) return RP_OK;
+    *err = c->refusal;
+    return c->refusal.code;
+}
+
 /* Where in the capture a call came: "after op 3 (matmul blk.0.attn_q ...)". */
 static const char *position(const rp__capture *c, char *out, size_t cap) {
     if (c->n_ops)
@@ -102,12 +109,7 @@ static rp_status check_pinned(rp_device *dev, const rp_op *op, const char *name,
 }
 
 rp_status rp__capture_check_op(rp_device *dev, const rp_op *op, bool is_warm, rp_error *err) {
-    rp__capture *c = &dev->capture;
-    if (!c->is_on) return RP_OK;
-    if (c->refusal.code) {
-        *err = c->refusal;
-        return c->refusal.code;
-    }
+    if (!dev->capture.is_on) return RP_OK;
     if (!is_warm) return refuse_cold(dev, op, err);
     for (int i = 0; i < op->n_in; i++) RP_TRY(check_pinned(dev, op, "input", i, &op->in[i], err));
     for (int i = 0; i < op->n_out; i++)
@@ -240,10 +242,10 @@ rp_status rp__capture_end_graph(rp_device *dev, const char *name, rp_graph **out
         return rp__fail(err, RP_ESTATE, "capture of graph \"%s\" ends on %s without a begin", name,
                         dev->api->name);
     }
-    if (c->refusal.code) {
+    rp_status refused = rp__capture_check_open(dev, err);
+    if (refused < 0) {
         c->is_on = false;
-        *err = c->refusal;
-        return c->refusal.code;
+        return refused;
     }
     rp_graph *graph = graph_create(dev, name);
     rp_status status = end_recording(dev, graph, err);

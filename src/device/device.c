@@ -424,16 +424,16 @@ static rp_status check_events(rp_device *dev, rp_error *err) {
 rp_status rp__event_record(rp_device *dev, uint32_t queue, uint64_t *event, rp_error *err) {
     rp_error local;
     if (!err) err = &local;
-    RP_TRY(check_events(dev, err));
     RP_TRY(check_queue(dev, queue, "event on", NULL, err));
+    RP_TRY(check_events(dev, err));
     return rp__device_note(dev, dev->api->event_record(dev->self, queue, event, err), err);
 }
 
 rp_status rp__event_wait(rp_device *dev, uint32_t queue, uint64_t event, rp_error *err) {
     rp_error local;
     if (!err) err = &local;
-    RP_TRY(check_events(dev, err));
     RP_TRY(check_queue(dev, queue, "wait for an event on", NULL, err));
+    RP_TRY(check_events(dev, err));
     return rp__device_note(dev, dev->api->event_wait(dev->self, queue, event, err), err);
 }
 
@@ -571,10 +571,9 @@ static rp_status prepare(rp_device *dev, const rp_op *op, uint64_t key, rp_error
                : rp__fail(err, RP_ENOMEM, "no memory to remember a prepared op");
 }
 
-rp_status rp__device_prepare(rp_device *dev, const rp_op *op, rp_error *err) {
-    rp_error local;
-    if (!err) err = &local;
+static rp_status check_and_prepare(rp_device *dev, const rp_op *op, rp_error *err) {
     RP_TRY(rp__device_usable(dev, err));
+    RP_TRY(rp__capture_check_open(dev, err));
     RP_TRY(check_counts(op, err));
     uint64_t key = rp__op_key(op);
     bool is_warm = rp__keys_has(&dev->warm, key);
@@ -584,8 +583,15 @@ rp_status rp__device_prepare(rp_device *dev, const rp_op *op, rp_error *err) {
     return prepare(dev, op, key, err);
 }
 
+rp_status rp__device_prepare(rp_device *dev, const rp_op *op, rp_error *err) {
+    rp_error local;
+    if (!err) err = &local;
+    return rp__capture_poison(dev, check_and_prepare(dev, op, err), err);
+}
+
 static rp_status run(rp_device *dev, const rp_op *op, rp_error *err) {
     RP_TRY(rp__device_usable(dev, err));
+    RP_TRY(rp__capture_check_open(dev, err));
     RP_TRY(check_counts(op, err));
     uint64_t key = rp__op_key(op);
     /* Equal keys have equal shapes, so one check of them is enough; where operands lie is checked

@@ -112,6 +112,11 @@ rp_status rp__capture_end(rp_device *dev, rp_error *err);
 rp_status rp__replay(rp_device *dev, rp_error *err); /* RP_ESTATE when nothing was captured */
 void rp__capture_drop(rp_device *dev);
 
+/* Whether this device keeps the promises that everything rests on, here and now: captures a copy of integers, and for
+ * each round writes an input, replays and reads the result, for 1 and for 513 integers. RP_OK also on a device without
+ * capture, where the op is run eagerly. RP_EDEVICE with the round, what was written and what was read. */
+rp_status rp__device_selftest(rp_device *dev, uint32_t n_rounds, rp_error *err);
+
 typedef struct rp__device_stats { /* since open */
     uint64_t n_allocs, n_frees, n_writes, n_reads, n_ops, n_syncs, n_captures, n_replays, n_refusals;
     uint64_t bytes_written, bytes_read, live_bytes, live_buffers, live_graphs, graph_bytes;

@@ -76,6 +76,8 @@ void rp__device_unpark(rp_device *dev);
 
 /* ---- capture.c: each returns RP_OK, or refuses; inside a capture a refusal poisons it ---- */
 
+/* Inside a poisoned capture: the refusal that poisoned it. Ops ask this before anything else. */
+rp_status rp__capture_check_open(const rp_device *dev, rp_error *err);
 rp_status rp__capture_check_host(rp_device *dev, const char *what, const rp_buffer *buf,
                                  rp_error *err);
 rp_status rp__capture_check_memory(rp_device *dev, const char *what, const char *name, size_t bytes,

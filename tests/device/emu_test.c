@@ -525,3 +525,205 @@ RP_TEST(emu, p150_profile_has_the_known_thresholds) {
     drop_buffer(w);
     close_clean(dev);
 }
+
+/* ---- one token through 28 layers on the P150-like profile ---- */
+
+enum { WIDTH = 64, HEADS = 16, KV_HEADS = 8, HEAD = 8, FFN = 96, LAYERS = 28 };
+
+/* The ops of one layer, Qwen3's, with narrow matrices: on this card launches cost more than work.
+ */
+typedef struct layer {
+    rp_buffer *x, *norm, *q, *k, *v, *cs, *cache_k, *cache_v, *ids, *att, *gate, *up, *w;
+    rp_op op[20];
+    size_t n;
+} layer;
+
+static void add(layer *l, rp_op op) {
+    l->op[l->n++] = op;
+}
+
+static rp_tensor heads(rp_buffer *buf, int64_t h) {
+    return rp__tensor_make(buf, 0, RP_F32, 3, (int64_t[]){1, h, HEAD});
+}
+
+/* Norm over each head. */
+static rp_op op_head_norm(layer *l, rp_buffer *x, int64_t h) {
+    return op_norm(x, l->cs, x, h, HEAD);
+}
+
+static rp_op op_kv_write(layer *l) {
+    rp_op op = {.kind = RP_OP_KV_WRITE, .n_in = 3, .n_out = 2};
+    op.in[0] = heads(l->k, KV_HEADS);
+    op.in[1] = heads(l->v, KV_HEADS);
+    op.in[2] = i32_vector(l->ids, 1);
+    op.out[0] = rp__tensor_make(l->cache_k, 0, RP_F32, 4, (int64_t[]){1, 16, KV_HEADS, HEAD});
+    op.out[1] = rp__tensor_make(l->cache_v, 0, RP_F32, 4, (int64_t[]){1, 16, KV_HEADS, HEAD});
+    return op;
+}
+
+static rp_op op_attention(layer *l, const rp_op *write) {
+    rp_op op = {.kind = RP_OP_ATTENTION, .n_in = 6, .n_out = 1};
+    op.in[0] = heads(l->q, HEADS);
+    op.in[1] = write->out[0];
+    op.in[2] = write->out[1];
+    op.in[3] = rp__tensor_make(l->ids, 0, RP_I32, 2, (int64_t[]){1, 1});
+    op.in[4] = i32_vector(l->ids, 1);
+    op.in[5] = i32_vector(l->ids, 1);
+    op.out[0] = heads(l->att, HEADS);
+    op.p.attention.scale = 1;
+    return op;
+}
+
+static rp_op op_gated(layer *l) {
+    rp_op op = {.kind = RP_OP_GATED, .n_in = 2, .n_out = 1};
+    op.in[0] = f32_matrix(l->gate, 1, FFN);
+    op.in[1] = f32_matrix(l->up, 1, FFN);
+    op.out[0] = op.in[0];
+    return op;
+}
+
+static rp_op op_residual(layer *l, rp_buffer *b) {
+    rp_op op = {.kind = RP_OP_ADD, .n_in = 2, .n_out = 1};
+    op.in[0] = f32_matrix(l->x, 1, WIDTH);
+    op.in[1] = f32_matrix(b, 1, WIDTH);
+    op.out[0] = op.in[0];
+    return op;
+}
+
+static void make_layer(rp_device *dev, layer *l) {
+    rp_buffer **all[] = {&l->x,       &l->norm, &l->q,   &l->k,    &l->v,  &l->cs, &l->cache_k,
+                         &l->cache_v, &l->ids,  &l->att, &l->gate, &l->up, &l->w};
+    *l = (layer){.n = 0};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        *all[i] = make_buffer(dev, "operand", 128 * 1024, true);
+        fill_i32(*all[i], 0);
+    }
+    add(l, op_norm(l->x, l->cs, l->norm, 1, WIDTH));
+    add(l, op_matmul(l->norm, l->w, l->q, 1, HEADS * HEAD, WIDTH));
+    add(l, op_matmul(l->norm, l->w, l->k, 1, KV_HEADS * HEAD, WIDTH));
+    add(l, op_matmul(l->norm, l->w, l->v, 1, KV_HEADS * HEAD, WIDTH));
+    add(l, op_head_norm(l, l->q, HEADS));
+    add(l, op_rope(l->q, l->cs, l->q, 1, HEADS, HEAD));
+    add(l, op_head_norm(l, l->k, KV_HEADS));
+    add(l, op_rope(l->k, l->cs, l->k, 1, KV_HEADS, HEAD));
+    add(l, op_kv_write(l));
+    add(l, op_attention(l, &l->op[l->n - 1]));
+    add(l, op_matmul(l->att, l->w, l->norm, 1, WIDTH, HEADS * HEAD));
+    add(l, op_residual(l, l->norm));
+    add(l, op_norm(l->x, l->cs, l->norm, 1, WIDTH));
+    add(l, op_matmul(l->norm, l->w, l->gate, 1, FFN, WIDTH));
+    add(l, op_matmul(l->norm, l->w, l->up, 1, FFN, WIDTH));
+    add(l, op_gated(l));
+    add(l, op_matmul(l->gate, l->w, l->norm, 1, WIDTH, FFN));
+    add(l, op_residual(l, l->norm));
+}
+
+static void drop_layer(layer *l) {
+    rp_buffer *all[] = {l->x,       l->norm, l->q,   l->k,    l->v,  l->cs, l->cache_k,
+                        l->cache_v, l->ids,  l->att, l->gate, l->up, l->w};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop_buffer(all[i]);
+}
+
+static bool is_host_op(const rp_op *op) {
+    return op->kind == RP_OP_RMS_NORM || op->kind == RP_OP_ROPE;
+}
+
+/* Runs the layer with norm and rope on the host: their input is fetched unless the op before left
+ * it there, and sent back unless the next op takes it there. */
+static void run_hybrid(rp_device *dev, const layer *l) {
+    rp_error err = {0};
+    static char data[HEADS * HEAD * 4];
+    for (size_t i = 0; i < l->n; i++) {
+        const rp_op *op = &l->op[i];
+        if (!is_host_op(op)) {
+            assert_ok(rp__device_run(dev, op, &err), err);
+            continue;
+        }
+        bool from_host = i > 0 && is_host_op(op - 1) && (op - 1)->out[0].buffer == op->in[0].buffer;
+        bool stays =
+            i + 1 < l->n && is_host_op(op + 1) && (op + 1)->in[0].buffer == op->out[0].buffer;
+        size_t n = rp__tensor_span(&op->out[0]);
+        if (!from_host) assert_ok(rp__buffer_read(op->in[0].buffer, 0, data, n, &err), err);
+        rp__device_clock_host_op(dev, op);
+        if (!stays) assert_ok(rp__buffer_write(op->out[0].buffer, 0, data, n, &err), err);
+    }
+}
+
+static double finish_ms(rp_device *dev) {
+    rp_error err = {0};
+    assert_ok(rp__device_sync(dev, &err), err);
+    double ms = rp__device_clock_us(dev) / 1000;
+    rp__emu_clock_reset(dev);
+    return ms;
+}
+
+/* 10.7 tokens/s eagerly on the card alone, 12.5 with norm and rope on the host, 27.1 captured: the
+ * profile must give that order, and each within a third. */
+RP_TEST(emu, p150_profile_orders_a_token_as_measured) {
+    rp_error err = {0};
+    rp_device *dev = open_emu("profile=p150-hybrid");
+    layer l;
+    make_layer(dev, &l);
+    for (size_t i = 0; i < l.n; i++) assert_ok(rp__device_prepare(dev, &l.op[i], &err), err);
+    finish_ms(dev);
+    for (int k = 0; k < LAYERS; k++)
+        for (size_t i = 0; i < l.n; i++) assert_ok(rp__device_run(dev, &l.op[i], &err), err);
+    double eager = finish_ms(dev);
+    for (int k = 0; k < LAYERS; k++) run_hybrid(dev, &l);
+    double hybrid = finish_ms(dev);
+    static rp_op step[LAYERS * 20];
+    for (size_t k = 0; k < LAYERS; k++) memcpy(step + k * l.n, l.op, l.n * sizeof *step);
+    rp_graph *graph = capture_ops(dev, "token", step, LAYERS * l.n);
+    finish_ms(dev);
+    assert_ok(rp__graph_replay(graph, &err), err);
+    double replay = finish_ms(dev);
+    print_message(
+        "one token, simulated: on the card alone %.0f ms, hybrid %.0f ms, replayed %.0f ms\n",
+        eager, hybrid, replay);
+    assert_true(replay < hybrid && hybrid < eager);
+    assert_float_equal(eager, 1000 / 10.7, 1000 / 10.7 / 3);
+    assert_float_equal(hybrid, 1000 / 12.5, 1000 / 12.5 / 3);
+    assert_float_equal(replay, 1000 / 27.1, 1000 / 27.1 / 3);
+    rp__graph_destroy(graph);
+    drop_layer(&l);
+    close_clean(dev);
+}
+
+/* ---- memory beside live graphs ---- */
+
+RP_TEST(emu, parked_memory_is_taken_over) {
+    rp_error err = {0};
+    rp_device *dev = open_emu("hidden_temporaries=1");
+    rp_buffer *x = make_buffer(dev, "x", 4, true), *large = make_buffer(dev, "large", 4096, true);
+    rp_buffer *small = make_buffer(dev, "small", 256, true), *next;
+    rp_op op = op_advance(x, x, 1, 1);
+    fill_i32(x, 0);
+    assert_ok(rp__device_run(dev, &op, &err), err);
+    rp_graph *graph = capture_ops(dev, "decode-1", &op, 1);
+    void *large_place = large->handle, *small_place = small->handle;
+    drop_buffer(large);
+    drop_buffer(small);
+    assert_int_equal(rp__emu_get_report(dev).live_bytes,
+                     4 + 4096 + 256 + rp__graph_bytes(graph)); /* kept aside */
+    assert_int_equal(rp__device_get_stats(dev).live_bytes, 4);
+    assert_int_equal(rp__buffer_create(dev, "larger", 4097, true, &next, &err), RP_EBUSY);
+    assert_message(err, "buffer \"larger\" of 4097 bytes cannot be allocated on emu beside live "
+                        "graph \"decode-1\"");
+    next = make_buffer(dev, "next", 200, true);
+    assert_ptr_equal(next->handle, small_place); /* the smallest that fits */
+    rp_buffer *other = make_buffer(dev, "other", 200, true);
+    assert_ptr_equal(other->handle, large_place);
+    assert_int_equal(rp__buffer_create(dev, "third", 1, true, &large, &err), RP_EBUSY);
+    drop_buffer(other);
+    other =
+        make_buffer(dev, "again", 4096, true); /* all of it, though the buffer before was smaller */
+    assert_ptr_equal(other->handle, large_place);
+    drop_buffer(other);
+    rp__graph_destroy(graph);
+    assert_int_equal(rp__emu_get_report(dev).live_bytes,
+                     4 + 256); /* given back with the last graph */
+    drop_buffer(next);
+    drop_buffer(x);
+    assert_int_equal(rp__emu_get_report(dev).live_bytes, 0);
+    close_clean(dev);
+}

@@ -14,7 +14,8 @@ static rp_status parse(rp__options *o, rp__command command, rp_error *err, const
     int argc = 0;
     va_list ap;
     va_start(ap, first);
-    for (const char *s = first; s && argc < 12; s = va_arg(ap, const char *)) argv[argc++] = (char *)(uintptr_t)s;
+    for (const char *s = first; s && argc < 12; s = va_arg(ap, const char *))
+        argv[argc++] = (char *)(uintptr_t)s;
     va_end(ap);
     return rp__options_parse(o, command, argc, argv, err);
 }
@@ -29,7 +30,8 @@ static void expect_refusal(rp__command command, const char *a, const char *b, co
 }
 
 RP_TEST(options, both_dialects_are_one_option) {
-    static const char *const names[] = {"-n", "--max-tokens", "--predict", "--n-predict", "--n_predict"};
+    static const char *const names[] = {"-n", "--max-tokens", "--predict", "--n-predict",
+                                        "--n_predict"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         rp__options o;
         rp_error err = {0};
@@ -42,8 +44,9 @@ RP_TEST(options, both_dialects_are_one_option) {
 RP_TEST(options, values_of_every_kind) {
     rp__options o;
     rp_error err = {0};
-    assert_ok(PARSE(&o, RP_CMD_RUN, &err, "-m=a.gguf", "--temp", "0.25", "--stop", "x", "--stop=y", "-n", "-1",
-                    "--capture=off", "--ignore-eos", "--no-parse-special", "word"), err);
+    assert_ok(PARSE(&o, RP_CMD_RUN, &err, "-m=a.gguf", "--temp", "0.25", "--stop", "x", "--stop=y",
+                    "-n", "-1", "--capture=off", "--ignore-eos", "--no-parse-special", "word"),
+              err);
     assert_string_equal(rp__options_str(&o, RP_OPT_MODEL), "a.gguf");
     assert_true(rp__options_number(&o, RP_OPT_TEMPERATURE) == 0.25);
     assert_int_equal(o.values[RP_OPT_STOP].n_items, 2);
@@ -87,19 +90,23 @@ RP_TEST(options, two_dashes_end_the_options) {
 }
 
 RP_TEST(options, bad_values_name_flag_value_and_range) {
-    expect_refusal(RP_CMD_RUN, "-n", "12x", "-n needs a whole number from -1 to 2147483647, not \"12x\"");
+    expect_refusal(RP_CMD_RUN, "-n", "12x",
+                   "-n needs a whole number from -1 to 2147483647, not \"12x\"");
     expect_refusal(RP_CMD_RUN, "--n-predict", "", "--n-predict needs a whole number");
     expect_refusal(RP_CMD_RUN, "-n", " 1", "not \" 1\"");
     expect_refusal(RP_CMD_RUN, "-n", "0x10", "not \"0x10\"");
     expect_refusal(RP_CMD_RUN, "-n", "-2", "from -1");
     expect_refusal(RP_CMD_RUN, "-n", "99999999999999999999", "not \"99999999999999999999\"");
-    expect_refusal(RP_CMD_RUN, "--seed", "9223372036854775808", "--seed needs a whole number of at least -1");
+    expect_refusal(RP_CMD_RUN, "--seed", "9223372036854775808",
+                   "--seed needs a whole number of at least -1");
     expect_refusal(RP_CMD_RUN, "--temp", "nan", "--temp needs a number from 0 to 100, not \"nan\"");
     expect_refusal(RP_CMD_RUN, "--temp", "inf", "not \"inf\"");
     expect_refusal(RP_CMD_RUN, "--temp", "1e999", "not \"1e999\"");
     expect_refusal(RP_CMD_RUN, "--top-p", "1.5", "--top-p needs a number from 0 to 1, not \"1.5\"");
-    expect_refusal(RP_CMD_RUN, "--capture", "maybe", "--capture needs one of auto|on|off, not \"maybe\"");
-    expect_refusal(RP_CMD_RUN, "--ignore-eos=maybe", NULL, "--ignore-eos needs on or off, not \"maybe\"");
+    expect_refusal(RP_CMD_RUN, "--capture", "maybe",
+                   "--capture needs one of auto|on|off, not \"maybe\"");
+    expect_refusal(RP_CMD_RUN, "--ignore-eos=maybe", NULL,
+                   "--ignore-eos needs on or off, not \"maybe\"");
     expect_refusal(RP_CMD_RUN, "--no-ignore-eos=on", NULL, "--no-ignore-eos takes no value");
     expect_refusal(RP_CMD_RUN, "-p", NULL, "-p needs a value: TEXT");
 }
@@ -107,9 +114,11 @@ RP_TEST(options, bad_values_name_flag_value_and_range) {
 RP_TEST(options, unknown_names_get_a_suggestion) {
     expect_refusal(RP_CMD_RUN, "--promt", "x", "unknown option --promt; did you mean --prompt?");
     expect_refusal(RP_CMD_RUN, "--tmep", "1", "did you mean --temp?");
-    expect_refusal(RP_CMD_RUN, "--n-predcit=3", NULL, "unknown option --n-predcit; did you mean --n-predict?");
+    expect_refusal(RP_CMD_RUN, "--n-predcit=3", NULL,
+                   "unknown option --n-predcit; did you mean --n-predict?");
     expect_refusal(RP_CMD_RUN, "--zzzzqqq", NULL, "see `reprise run --help`");
-    expect_refusal(RP_CMD_CHAT, "--tensors", NULL, "--tensors is an option of `reprise inspect`, not of this command");
+    expect_refusal(RP_CMD_CHAT, "--tensors", NULL,
+                   "--tensors is an option of `reprise inspect`, not of this command");
     expect_refusal(RP_CMD_RUN, "-ngl", "99", "-ngl is not an option here: the whole model runs on");
 }
 
@@ -140,7 +149,8 @@ RP_TEST(options, environment_mirrors_and_arguments_win) {
     assert_false(rp__options_on(&o, RP_OPT_IGNORE_EOS));
     rp__options_clear(&o);
     setenv("REPRISE_TEMPERATURE", "hot", 1);
-    expect_refusal(RP_CMD_RUN, "-n", "1", "REPRISE_TEMPERATURE needs a number from 0 to 100, not \"hot\"");
+    expect_refusal(RP_CMD_RUN, "-n", "1",
+                   "REPRISE_TEMPERATURE needs a number from 0 to 100, not \"hot\"");
     assert_ok(PARSE(&o, RP_CMD_INSPECT, &err, "m"), err); /* not this command's option: not read */
     rp__options_clear(&o);
     unsetenv("REPRISE_TEMPERATURE");
@@ -180,7 +190,8 @@ RP_TEST(options, table_is_sound) {
             for (size_t l = 0; l < 3; l++)
                 for (rp__str w; rp__option_word(&lists[l], &w);) {
                     uint64_t other;
-                    if (rp__map_get(&seen, w, &other)) fail_msg("%.*s names two options", (int)w.n, w.p);
+                    if (rp__map_get(&seen, w, &other))
+                        fail_msg("%.*s names two options", (int)w.n, w.p);
                     assert_true(rp__map_put(&seen, w, id));
                 }
         }
@@ -207,7 +218,8 @@ RP_TEST(options, help_shows_names_defaults_and_variables) {
     assert_true(longest_line(b.p) <= 90);
     rp__bytes_reset(&b);
     assert_true(rp__options_help(&b, RP_CMD_HELP, 90));
-    for (size_t i = 0; rp__command_at(i); i++) assert_non_null(strstr(b.p, rp__command_at(i)->summary));
+    for (size_t i = 0; rp__command_at(i); i++)
+        assert_non_null(strstr(b.p, rp__command_at(i)->summary));
     rp__bytes_clear(&b);
 }
 

@@ -3,7 +3,8 @@
  *     cc examples/complete.c $(pkg-config --cflags --libs reprise) -o complete
  *     ./complete smollm2 "The capital of France is"
  *
- * MODEL is a .gguf file, a model folder, or the short name of a model in ~/.cache/reprise/models. */
+ * MODEL is a .gguf file, a model folder, or the short name of a model in ~/.cache/reprise/models.
+ */
 #include <reprise/reprise.h>
 
 #include <stdio.h>
@@ -24,8 +25,9 @@ static int follow(rp_request *request) {
         if (event.kind != RP_EVENT_DONE) continue;
         if (event.finish == RP_FINISH_ERROR) return fail("the answer stopped", &event.error);
         printf("\n");
-        fprintf(stderr, "%u prompt tokens, %u generated, ended by %s\n", (unsigned)event.usage.n_prompt,
-                (unsigned)event.usage.n_generated, rp_finish_name(event.finish));
+        fprintf(stderr, "%u prompt tokens, %u generated, ended by %s\n",
+                (unsigned)event.usage.n_prompt, (unsigned)event.usage.n_generated,
+                rp_finish_name(event.finish));
         return 0;
     }
 }
@@ -48,8 +50,10 @@ int main(int argc, char **argv) {
     options.max_tokens = argc == 4 ? atoi(argv[3]) : 64;
     options.sampling.temperature = 0; /* always the likeliest token */
     int status = 1;
-    if (rp_engine_submit(engine, &options, &request, &err) < 0) fail("cannot start", &err);
-    else status = follow(request);
+    if (rp_engine_submit(engine, &options, &request, &err) < 0)
+        fail("cannot start", &err);
+    else
+        status = follow(request);
 
     rp_request_release(request);
     rp_engine_destroy(engine);

@@ -1,0 +1,226 @@
+/* From options to a running engine, and the closing figures. */
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "cli/cli.h"
+
+/* ---- progress ---- */
+
+typedef struct progress {
+    const char *model;
+    bool on_terminal, is_quiet;
+    double started, shown_at;
+    int n_dots; /* -1: nothing printed yet */
+} progress;
+
+static double now_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static void show_percent(progress *p, double fraction, const char *what) {
+    double now = now_seconds();
+    if (now - p->shown_at < 0.05) return;
+    p->shown_at = now;
+    rp__cli_status_line("loading %s  %3.0f %%  %s", base_name(p->model), fraction * 100,
+                        what ? what : "");
+}
+
+/* In a log file: nothing for a quick load, then a dot per 5 percent. */
+static void show_dots(progress *p, double fraction) {
+    enum { ALL_DOTS = 20 };
+    if (now_seconds() - p->started < 1) return;
+    if (p->n_dots < 0) {
+        fprintf(stderr, "loading %s ", base_name(p->model));
+        p->n_dots = 0;
+    }
+    while (p->n_dots < (int)(fraction * ALL_DOTS)) {
+        fputc('.', stderr);
+        p->n_dots++;
+    }
+}
+
+static bool on_progress(void *user, double fraction, const char *what) {
+    progress *p = user;
+    if (p->is_quiet) return rp__cli_interrupted();
+    if (p->on_terminal)
+        show_percent(p, fraction, what);
+    else
+        show_dots(p, fraction);
+    return rp__cli_interrupted();
+}
+
+static void end_progress(progress *p) {
+    if (!p->is_quiet) rp__cli_status_line(NULL);
+    if (!p->on_terminal && p->n_dots >= 0) fputc('\n', stderr);
+}
+
+/* ---- options ---- */
+
+static int fill_capture(const rp__options *o, rp_engine_options *e) {
+    const char *mode = rp__options_str(o, RP_OPT_CAPTURE);
+    e->capture = !strcmp(mode, "on")    ? RP_CAPTURE_ON
+                 : !strcmp(mode, "off") ? RP_CAPTURE_OFF
+                                        : RP_CAPTURE_AUTO;
+    const rp__option_value *capture = &o->values[RP_OPT_CAPTURE],
+                           *eager = &o->values[RP_OPT_ENFORCE_EAGER];
+    if (eager->is_on && eager->origin == capture->origin && e->capture != RP_CAPTURE_OFF)
+        return rp__cli_usage("--enforce-eager is --capture off, but --capture %s was given too",
+                             mode);
+    if (eager->is_on && eager->origin > capture->origin) e->capture = RP_CAPTURE_OFF;
+    e->capture_at_start = rp__options_on(o, RP_OPT_CAPTURE_AT_START);
+    e->max_graphs = (int)rp__options_int(o, RP_OPT_MAX_GRAPHS);
+    return RP_CLI_OK;
+}
+
+static void fill_cache_types(const rp__options *o, rp_engine_options *e) {
+    const char *both = rp__options_str(o, RP_OPT_KV_CACHE_DTYPE);
+    e->cache_type_k = rp__options_str(o, RP_OPT_CACHE_TYPE_K);
+    e->cache_type_v = rp__options_str(o, RP_OPT_CACHE_TYPE_V);
+    if (!strcmp(both, "auto")) return;
+    if (!rp__options_given(o, RP_OPT_CACHE_TYPE_K)) e->cache_type_k = both;
+    if (!rp__options_given(o, RP_OPT_CACHE_TYPE_V)) e->cache_type_v = both;
+}
+
+/* The Jinja text of --chat-template or of --chat-template-file, which goes into `file`. */
+static int fill_template(const rp__options *o, rp__bytes *file, rp_engine_options *e) {
+    const rp__option_value *text = &o->values[RP_OPT_CHAT_TEMPLATE],
+                           *path = &o->values[RP_OPT_CHAT_TEMPLATE_FILE];
+    if (text->text && path->text && text->origin == path->origin)
+        return rp__cli_usage("give --chat-template or --chat-template-file, not both");
+    e->chat_template = text->text;
+    if (!path->text || text->origin > path->origin) return RP_CLI_OK;
+    rp_error err = {0};
+    if (rp__cli_read_file(path->text, file, &err)) return rp__cli_fail(&err);
+    if (rp__cli_check_utf8(path->text, file->p, file->n, &err)) return rp__cli_fail(&err);
+    e->chat_template = file->p ? file->p : "";
+    return RP_CLI_OK;
+}
+
+/* --isa is the device option of that name; what --device-options says about it comes last and wins.
+ */
+static bool fill_device(const rp__options *o, rp__bytes *joined, rp_engine_options *e) {
+    const char *isa = rp__options_str(o, RP_OPT_ISA),
+               *more = rp__options_str(o, RP_OPT_DEVICE_OPTIONS);
+    e->device = rp__options_str(o, RP_OPT_DEVICE);
+    e->device_options = more;
+    if (!isa) return true;
+    rp__bytes_printf(joined, "isa=%s", isa);
+    if (more && *more) rp__bytes_printf(joined, ",%s", more);
+    e->device_options = joined->p;
+    return !joined->failed;
+}
+
+static int fill_options(const rp__options *o, rp_engine_options *e, rp__bytes *device,
+                        rp__bytes *template) {
+    int64_t threads = rp__options_int(o, RP_OPT_THREADS);
+    e->n_threads = threads > 0 ? (int)threads : 0;
+    e->n_ctx = (int)rp__options_int(o, RP_OPT_MAX_MODEL_LEN);
+    e->max_batch_tokens = (int)rp__options_int(o, RP_OPT_MAX_BATCH_TOKENS);
+    e->block_size = (int)rp__options_int(o, RP_OPT_BLOCK_SIZE);
+    e->n_blocks = (int)rp__options_int(o, RP_OPT_NUM_BLOCKS);
+    if (rp__options_given(o, RP_OPT_MAX_NUM_SEQS))
+        e->max_seqs = (int)rp__options_int(o, RP_OPT_MAX_NUM_SEQS);
+    fill_cache_types(o, e);
+    if (!fill_device(o, device, e)) return rp__cli_out_of_memory();
+    int code = fill_capture(o, e);
+    return code ? code : fill_template(o, template, e);
+}
+
+static int start_engine(rp_engine_options *e, rp_engine **out) {
+    rp_error err = {0};
+    progress p = {.model = e->model,
+                  .on_terminal = isatty(STDERR_FILENO),
+                  .is_quiet = rp__cli_is_quiet(),
+                  .started = now_seconds(),
+                  .n_dots = -1};
+    if (!p.is_quiet) rp__cli_status_line("loading %s", base_name(p.model));
+    e->progress = on_progress;
+    e->progress_user = &p;
+    rp_status s = rp_engine_create(e, out, &err);
+    end_progress(&p);
+    if (rp__cli_interrupted()) {
+        if (!s) rp_engine_destroy(*out);
+        *out = NULL;
+        return RP_CLI_INTERRUPTED;
+    }
+    return s < 0 ? rp__cli_fail(&err) : RP_CLI_OK;
+}
+
+int rp__cli_start(const rp__options *o, const char *model, int default_seqs, rp_engine **out) {
+    rp_engine_options e = rp_engine_options_default();
+    rp__bytes device = {0}, template = {0};
+    *out = NULL;
+    e.model = model;
+    e.max_seqs = default_seqs;
+    int code = fill_options(o, &e, &device, &template);
+    if (!code) code = start_engine(&e, out);
+    rp__bytes_clear(&template);
+    rp__bytes_clear(&device);
+    return code;
+}
+
+/* ---- request ---- */
+
+/* 32 bits are enough to tell answers apart and short enough to type again. */
+static uint64_t new_seed(void) {
+    uint32_t seed = 0;
+    if (getentropy(&seed, sizeof seed)) seed = (uint32_t)time(NULL);
+    return seed;
+}
+
+rp_request_options rp__cli_request_options(const rp__options *o) {
+    rp_request_options r = rp_request_options_default();
+    int64_t top_k = rp__options_int(o, RP_OPT_TOP_K), seed = rp__options_int(o, RP_OPT_SEED);
+    r.max_tokens = (int)rp__options_int(o, RP_OPT_MAX_TOKENS);
+    r.ignore_eos = rp__options_on(o, RP_OPT_IGNORE_EOS);
+    r.stop = o->values[RP_OPT_STOP].items;
+    r.n_stop = o->values[RP_OPT_STOP].n_items;
+    r.sampling.temperature = (float)rp__options_number(o, RP_OPT_TEMPERATURE);
+    r.sampling.top_k = top_k > 0 ? (int)top_k : 0;
+    r.sampling.top_p = (float)rp__options_number(o, RP_OPT_TOP_P);
+    r.sampling.min_p = (float)rp__options_number(o, RP_OPT_MIN_P);
+    r.sampling.repetition_penalty = (float)rp__options_number(o, RP_OPT_REPEAT_PENALTY);
+    r.sampling.penalty_last_n = (int)rp__options_int(o, RP_OPT_REPEAT_LAST_N);
+    r.sampling.presence_penalty = (float)rp__options_number(o, RP_OPT_PRESENCE_PENALTY);
+    r.sampling.frequency_penalty = (float)rp__options_number(o, RP_OPT_FREQUENCY_PENALTY);
+    r.sampling.seed = seed >= 0 ? (uint64_t)seed : new_seed();
+    return r;
+}
+
+/* ---- figures ---- */
+
+static void print_speed(const char *what, uint32_t n_tokens, double n_timed, double seconds) {
+    fprintf(stderr, "%-8s %u tokens", what, n_tokens);
+    if (seconds > 0 && n_timed > 0)
+        fprintf(stderr, ", %.2f s, %.1f tokens/s", seconds, n_timed / seconds);
+}
+
+void rp__cli_print_figures(rp_engine *engine, const rp_usage *u, rp_finish finish, uint64_t seed) {
+    if (rp__cli_is_quiet()) return;
+    rp_engine_info info = {.bytes = sizeof info};
+    rp_engine_stats stats = {.bytes = sizeof stats};
+    rp_engine_get_info(engine, &info);
+    rp_engine_get_stats(engine, &stats);
+    fprintf(stderr, "%s\n", rp__cli_dim(false));
+    fprintf(stderr, "%-8s %s, %s, on %s%s\n", "model", info.model_name, info.quantization,
+            info.device, rp__cli_simulated(info.device, info.is_simulated));
+    fprintf(stderr, "%-8s %.2f s\n", "load", info.load_seconds);
+    print_speed("prompt", u->n_prompt, (double)u->n_prompt - u->n_cached, u->prefill_seconds);
+    if (u->n_cached) fprintf(stderr, " (%u cached)", u->n_cached);
+    fputc('\n', stderr);
+    /* The first token comes out of the prompt's last step. */
+    print_speed("answer", u->n_generated, (double)u->n_generated - 1, u->decode_seconds);
+    fprintf(stderr, " (%s, seed %llu)\n", rp_finish_name(finish), (unsigned long long)seed);
+    fprintf(stderr, "%-8s captures %llu, replays %llu, eager steps %llu%s\n", "steps",
+            (unsigned long long)stats.n_captures, (unsigned long long)stats.n_replays,
+            (unsigned long long)stats.n_eager_steps, rp__cli_plain(false));
+}

@@ -1,0 +1,66 @@
+/* The terminal's echo, and Ctrl-C. */
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+/* ---- echo ---- */
+
+static struct termios first_state; /* of the terminal before echo was first switched off */
+static volatile sig_atomic_t has_first_state;
+
+/* Also called from the signal handler: tcsetattr is safe there. */
+static void restore_terminal(void) {
+    if (has_first_state) tcsetattr(STDIN_FILENO, TCSANOW, &first_state);
+}
+
+void rp__cli_set_echo(bool on) {
+    struct termios t;
+    if (tcgetattr(STDIN_FILENO, &t)) return; /* no terminal */
+    if (!has_first_state) {
+        first_state = t;
+        has_first_state = 1;
+        atexit(restore_terminal);
+    }
+    if (on)
+        t = first_state;
+    else
+        t.c_lflag &= ~(tcflag_t)ECHO;
+    tcsetattr(STDIN_FILENO, TCSANOW, &t);
+}
+
+bool rp__cli_typed_ahead(void) {
+    struct pollfd p = {.fd = STDIN_FILENO,
+                       .events = POLLIN}; /* the terminal gives whole lines only */
+    if (poll(&p, 1, 0) > 0) return true;
+    tcflush(STDIN_FILENO, TCIFLUSH);
+    return false;
+}
+
+/* ---- interrupts ---- */
+
+static volatile sig_atomic_t n_interrupts;
+
+static void on_interrupt(int number) {
+    (void)number;
+    if (++n_interrupts < 2) return;
+    restore_terminal();
+    _exit(RP_CLI_INTERRUPTED);
+}
+
+void rp__cli_interrupt_init(void) {
+    struct sigaction a = {
+        .sa_handler = on_interrupt}; /* no SA_RESTART: a read of the terminal ends with EINTR */
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+}
+
+bool rp__cli_interrupted(void) {
+    return n_interrupts > 0;
+}
+void rp__cli_interrupt_reset(void) {
+    n_interrupts = 0;
+}

@@ -13,6 +13,22 @@
 
 /* ---- telling the reader ---- */
 
+/* Under the lock. Before DONE is told, so that its reader finds the request counted. */
+static void copy_stats(rp_engine *e) {
+    const rp__replay_stats *s = &e->stepper.replay.stats;
+    e->stats.n_steps = s->n_steps;
+    e->stats.n_captures = s->n_captures;
+    e->stats.n_replays = s->n_replays;
+    e->stats.n_eager_steps = s->n_eager;
+    e->stats.n_graphs = (uint64_t)e->stepper.replay.n_held;
+    e->stats.graph_bytes = rp__replayer_graph_bytes(&e->stepper.replay);
+    e->stats.blocks_free = (uint64_t)e->kv.n_free;
+    e->stats.blocks_live = (uint64_t)(e->kv.n_blocks - 1 - e->kv.n_free);
+    rp__device_stats d = rp__device_get_stats(e->device);
+    e->stats.device_allocs = d.n_allocs;
+    e->stats.device_bytes = d.live_bytes;
+}
+
 static void publish_done(rp_engine *e, rp_request *r, rp_finish finish, const rp_error *error) {
     uint64_t now = rp__clock_ns(), first = r->first_token_ns ? r->first_token_ns : now;
     uint64_t start = r->started_ns ? r->started_ns : now;
@@ -35,6 +51,7 @@ static void publish_done(rp_engine *e, rp_request *r, rp_finish finish, const rp
     r->finish = finish;
     if (error) r->error = *error;
     e->stats.n_requests++;
+    copy_stats(e);
     pthread_mutex_unlock(&e->lock);
     if (r->on_event) {
         rp_event ev = {.kind = RP_EVENT_DONE,
@@ -48,6 +65,7 @@ static void publish_done(rp_engine *e, rp_request *r, rp_finish finish, const rp
     }
     rp__kv_release(&e->kv, &r->seq);
     pthread_mutex_lock(&e->lock);
+    copy_stats(e);
     r->is_done = true; /* from here on the request belongs to its owner */
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&e->lock);
@@ -222,6 +240,10 @@ static rp_finish next_token(rp_engine *e, rp_request *r, const float *logits) {
 
 static void take_results(rp_engine *e) {
     const rp__batch *b = &e->stepper.batch;
+    pthread_mutex_lock(&e->lock);
+    e->stats.n_generated_tokens += (uint64_t)b->n_rows;
+    e->stats.n_prompt_tokens += e->n_prompt_stepped;
+    pthread_mutex_unlock(&e->lock);
     for (int32_t k = 0; k < b->n_rows; k++) {
         rp_request *r = e->row_owner[k];
         rp_finish finish =
@@ -230,10 +252,6 @@ static void take_results(rp_engine *e) {
         stop_running(e, r);
         publish_done(e, r, finish, NULL);
     }
-    pthread_mutex_lock(&e->lock);
-    e->stats.n_generated_tokens += (uint64_t)b->n_rows;
-    e->stats.n_prompt_tokens += e->n_prompt_stepped;
-    pthread_mutex_unlock(&e->lock);
 }
 
 static void step(rp_engine *e) {
@@ -245,21 +263,6 @@ static void step(rp_engine *e) {
         rp__log(RP_LOG_ERROR, "a step failed: %s", err.message);
         fail_all(e, &err);
     }
-}
-
-static void copy_stats(rp_engine *e) { /* under the lock */
-    const rp__replay_stats *s = &e->stepper.replay.stats;
-    e->stats.n_steps = s->n_steps;
-    e->stats.n_captures = s->n_captures;
-    e->stats.n_replays = s->n_replays;
-    e->stats.n_eager_steps = s->n_eager;
-    e->stats.n_graphs = (uint64_t)e->stepper.replay.n_held;
-    e->stats.graph_bytes = rp__replayer_graph_bytes(&e->stepper.replay);
-    e->stats.blocks_free = (uint64_t)e->kv.n_free;
-    e->stats.blocks_live = (uint64_t)(e->kv.n_blocks - 1 - e->kv.n_free);
-    rp__device_stats d = rp__device_get_stats(e->device);
-    e->stats.device_allocs = d.n_allocs;
-    e->stats.device_bytes = d.live_bytes;
 }
 
 void *rp__engine_thread(void *engine) {

@@ -11,6 +11,22 @@
 #include "base/log.h"
 #include "engine/engine_impl.h"
 
+/* What others may ask about, as it is now. Under the lock. */
+static void copy_stats(rp_engine *e) {
+    const rp__replay_stats *s = &e->stepper.replay.stats;
+    e->stats.n_steps = s->n_steps;
+    e->stats.n_captures = s->n_captures;
+    e->stats.n_replays = s->n_replays;
+    e->stats.n_eager_steps = s->n_eager;
+    e->stats.n_graphs = (uint64_t)e->stepper.replay.n_held;
+    e->stats.graph_bytes = rp__replayer_graph_bytes(&e->stepper.replay);
+    e->stats.blocks_free = (uint64_t)e->kv.n_free;
+    e->stats.blocks_live = (uint64_t)(e->kv.n_blocks - 1 - e->kv.n_free);
+    rp__device_stats d = rp__device_get_stats(e->device);
+    e->stats.device_allocs = d.n_allocs;
+    e->stats.device_bytes = d.live_bytes;
+}
+
 /* ---- telling the reader ---- */
 
 /* Under the lock. Before DONE is told, so that its reader finds the request counted. */

@@ -170,7 +170,8 @@ static void drop_cancelled(rp_engine *e) {
     }
 }
 
-/* Ends everything that is here with an error; from now on submits are refused with it too. */
+/* Ends everything that is here with an error. After a failed device submits are refused with it
+ * too; memory that ran out once may be there for the next request. */
 static void fail_all(rp_engine *e, const rp_error *error) {
     while (e->n_running) {
         rp_request *r = e->running[0];
@@ -183,7 +184,7 @@ static void fail_all(rp_engine *e, const rp_error *error) {
         publish_done(e, r, RP_FINISH_ERROR, error);
     }
     pthread_mutex_lock(&e->lock);
-    e->failure = *error;
+    if (error->code != RP_ENOMEM) e->failure = *error;
     pthread_mutex_unlock(&e->lock);
 }
 

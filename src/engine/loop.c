@@ -29,22 +29,6 @@ static void copy_stats(rp_engine *e) {
 
 /* ---- telling the reader ---- */
 
-/* Under the lock. Before DONE is told, so that its reader finds the request counted. */
-static void copy_stats(rp_engine *e) {
-    const rp__replay_stats *s = &e->stepper.replay.stats;
-    e->stats.n_steps = s->n_steps;
-    e->stats.n_captures = s->n_captures;
-    e->stats.n_replays = s->n_replays;
-    e->stats.n_eager_steps = s->n_eager;
-    e->stats.n_graphs = (uint64_t)e->stepper.replay.n_held;
-    e->stats.graph_bytes = rp__replayer_graph_bytes(&e->stepper.replay);
-    e->stats.blocks_free = (uint64_t)e->kv.n_free;
-    e->stats.blocks_live = (uint64_t)(e->kv.n_blocks - 1 - e->kv.n_free);
-    rp__device_stats d = rp__device_get_stats(e->device);
-    e->stats.device_allocs = d.n_allocs;
-    e->stats.device_bytes = d.live_bytes;
-}
-
 static void publish_done(rp_engine *e, rp_request *r, rp_finish finish, const rp_error *error) {
     uint64_t now = rp__clock_ns(), first = r->first_token_ns ? r->first_token_ns : now;
     uint64_t start = r->started_ns ? r->started_ns : now;
@@ -66,8 +50,9 @@ static void publish_done(rp_engine *e, rp_request *r, rp_finish finish, const rp
                           .decode_seconds = (double)(now - first) * 1e-9};
     r->finish = finish;
     if (error) r->error = *error;
+    rp__kv_release(&e->kv, &r->seq);
     e->stats.n_requests++;
-    copy_stats(e);
+    copy_stats(e); /* whoever is told sees the request counted and its blocks free */
     pthread_mutex_unlock(&e->lock);
     if (r->on_event) {
         rp_event ev = {.kind = RP_EVENT_DONE,
@@ -79,9 +64,7 @@ static void publish_done(rp_engine *e, rp_request *r, rp_finish finish, const rp
         ev.text_bytes = r->text.n - from;
         r->on_event(r->user, r, &ev);
     }
-    rp__kv_release(&e->kv, &r->seq);
     pthread_mutex_lock(&e->lock);
-    copy_stats(e);
     r->is_done = true; /* from here on the request belongs to its owner */
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&e->lock);

@@ -98,3 +98,17 @@ RP_TEST(base, utf8_decode_follows_table_3_7) {
     assert_int_equal(rp__utf8_complete("ab\xFF", 3), 3); /* never becomes a character: passes */
     assert_int_equal(rp__utf8_complete("a\xE2", 2), 1);
 }
+
+/* Appending a byte at a time must not move everything every time. */
+RP_TEST(base, bytes_grow_by_doubling) {
+    rp__bytes b = {0};
+    uint64_t before = rp__alloc_get_stats().n_allocs;
+    size_t n_moves = 0, cap = 0;
+    for (size_t i = 0; i < 100000; i++) {
+        assert_true(rp__bytes_add_char(&b, 'x'));
+        if (b.cap != cap) n_moves++, cap = b.cap;
+    }
+    assert_true(n_moves < 20);
+    assert_true(rp__alloc_get_stats().n_allocs - before < 20);
+    rp__bytes_clear(&b);
+}

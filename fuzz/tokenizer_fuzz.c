@@ -20,9 +20,10 @@ static void decode(const rp__tokenizer *t, const rp__ids *ids, rp__bytes *whole)
     for (size_t i = 0; i < ids->n; i++) rp__detokenizer_add(&d, ids->p[i], &streamed);
     rp__detokenizer_finish(&d, &streamed);
     rp__tokenizer_decode(t, ids->p, ids->n, true, whole);
-    rp__assert(rp__utf8_valid(streamed.p, streamed.n));
+    rp__assert(rp__utf8_valid(streamed.p, streamed.n), "%zu bytes", streamed.n);
     if (rp__utf8_valid(whole->p, whole->n))
-        rp__assert(rp__str_eq((rp__str){whole->p, whole->n}, (rp__str){streamed.p, streamed.n}));
+        rp__assert(rp__str_eq((rp__str){whole->p, whole->n}, (rp__str){streamed.p, streamed.n}),
+                   "%zu and %zu bytes", whole->n, streamed.n);
     rp__bytes_clear(&streamed);
 }
 
@@ -33,9 +34,11 @@ static void encode(const rp__tokenizer *t, rp__str text, bool is_exact) {
     rp__span literal = {text.n / 3, text.n / 2};
     rp__encode_options o = {.parse_special = true, .add_special = !is_exact, .literal = &literal, .n_literal = 1};
     if (rp__tokenizer_encode(t, text, &o, &ids, &err) == RP_OK) {
-        for (size_t i = 0; i < ids.n; i++) rp__assert(ids.p[i] >= 0 && ids.p[i] < rp__tokenizer_size(t));
+        for (size_t i = 0; i < ids.n; i++)
+            rp__assert(ids.p[i] >= 0 && ids.p[i] < rp__tokenizer_size(t), "id %d", ids.p[i]);
         decode(t, &ids, &whole);
-        if (is_exact) rp__assert(rp__str_eq((rp__str){whole.p, whole.n}, text));
+        bool is_same = rp__str_eq((rp__str){whole.p, whole.n}, text);
+        rp__assert(is_same || !is_exact, "%zu bytes became %zu", text.n, whole.n);
     }
     rp__ids_clear(&ids);
     rp__bytes_clear(&whole);
@@ -60,7 +63,8 @@ static rp__tokenizer *byte_level(const char *pre) {
                             .n_tokens = 260, .types = types, .merges = merges, .n_merges = 3, .bos = -1, .eos = 259,
                             .eot = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
     rp__tokenizer *t;
-    rp__assert(rp__tokenizer_create(&s, &t, NULL) == RP_OK);
+    rp_error err = {0};
+    rp__assert(rp__tokenizer_create(&s, &t, &err) == RP_OK, "%s", err.message);
     return t;
 }
 
@@ -73,7 +77,8 @@ static rp__tokenizer *scored(void) {
                             .types = types, .scores = scores, .bos = 1, .eos = 2, .eot = -1, .unk = 0, .pad = -1,
                             .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
     rp__tokenizer *t;
-    rp__assert(rp__tokenizer_create(&s, &t, NULL) == RP_OK);
+    rp_error err = {0};
+    rp__assert(rp__tokenizer_create(&s, &t, &err) == RP_OK, "%s", err.message);
     return t;
 }
 

@@ -1,34 +1,39 @@
 /* Bodies that read weights: matmul, experts' matmul, embed. Part of kernels.h.
- *
- * y[t][n] is the chain of fused sums over k in order, from 0, then + bias, then + add. */
+ * y[t][n] is the sum that kernel_tile.h defines, then + bias, then + add. */
 
 enum {
-    KC = 256, /* columns decoded at a time: with TILE_PANELS panels, half of a 48 KiB first-level
-                 cache */
-    TC = 256, /* rows of x whose partial sums are kept while a panel's columns go by */
-    EXPERT_ROWS = 16, /* rows of x gathered for one expert at a time */
+    KC = 256, /* columns decoded at a time: with TILE_PANELS panels, most of a first-level cache */
+    TC = RP__MATMUL_ROWS, /* rows of x whose sums are kept while a panel's columns go by */
+    KC_GROUPS = KC / 16,  /* at most */
+    W_FLOATS = KC * RP__PANEL_ROWS, /* scratch per panel: columns; scales, mins; sums */
+    S_FLOATS = KC_GROUPS * RP__PANEL_ROWS,
+    C_FLOATS = TC * RP__PANEL_ROWS,
+    BLOCK_FLOATS = TILE_PANELS * (W_FLOATS + 2 * S_FLOATS + C_FLOATS),
 };
 
-/* Floats of scratch: decoded columns, partial sums. */
-enum { W_FLOATS = TILE_PANELS * KC * RP__PANEL_ROWS, C_FLOATS = TC * TILE_PANELS * RP__PANEL_ROWS };
-_Static_assert((W_FLOATS + C_FLOATS) * sizeof(float) <= RP__MATMUL_SCRATCH,
-               "rp__panel_scratch covers it");
+_Static_assert(BLOCK_FLOATS * sizeof(float) <= RP__MATMUL_SCRATCH, "rp__panel_scratch covers it");
 _Static_assert(KC % RP__PANEL_SUPER == 0, "blocks start at a head");
 
 typedef struct matmul {
     const uint8_t *w;
     rp__panel_format format;
+    rp__panel_traits traits;
     size_t panel_bytes;
     int64_t n, k;
     int64_t n_panels;
+    int64_t n_sums;          /* groups per row whose sums of x are wanted; 0 without mins */
+    float *scratch, *x_sums; /* a worker's: BLOCK_FLOATS, then [n_sums][TC], of one row [n_sums] */
 } matmul;
 
-static matmul matmul_of(const rp_tensor *w, const void *data) {
-    matmul m = {.w = data, .format = rp__panel_format_of(w->dtype)};
+static matmul matmul_of(const rp_tensor *w, const void *data, void *scratch) {
+    matmul m = {.w = data, .format = rp__panel_format_of(w->dtype), .scratch = scratch};
+    m.traits = rp__panel_traits_of(m.format);
     m.n = w->dim[w->n_dims - 2];
     m.k = w->dim[w->n_dims - 1];
     m.n_panels = rp__panel_count(m.n);
     m.panel_bytes = rp__panel_bytes_each(m.format, m.k);
+    m.n_sums = adds_min(m.traits) ? m.k / m.traits.group : 0;
+    m.x_sums = m.scratch + BLOCK_FLOATS;
     return m;
 }
 
@@ -54,34 +59,52 @@ static void finish_panel(const matmul *m, const sink *s, int64_t t, int64_t pane
 static void matmul_row(const matmul *m, const sink *s, const float *x, int64_t t, int64_t from,
                        int64_t to) {
     float sums[GEMV_PANELS * RP__PANEL_ROWS];
+    if (m->n_sums && from < to) sum_groups(m->traits, x, m->k, m->x_sums, 1);
     for (int64_t p = from; p < to; p += GEMV_PANELS) {
         int n = (int)min_i64(GEMV_PANELS, to - p);
-        gemv(m->format, n, m->w + (size_t)p * m->panel_bytes, m->panel_bytes, x, m->k, sums);
+        gemv(m->format, n, m->w + (size_t)p * m->panel_bytes, m->panel_bytes, x, m->x_sums, m->k,
+             sums);
         for (int i = 0; i < n; i++) finish_panel(m, s, t, p + i, sums + i * RP__PANEL_ROWS);
     }
 }
 
-/* Up to TILE_PANELS panels from `panel` on for rows [t0, t0 + n_rows), n_rows <= TC. A missing last
- * panel is computed as the one before it and not stored. */
+/* Columns [k, k + a->n) of TILE_PANELS panels into scratch. A missing last panel is computed as the
+ * first one and not stored. */
+static void take_columns(const matmul *m, int64_t panel, int n_panels, int64_t k, tile_args *a) {
+    float *at = m->scratch;
+    for (int p = 0; p < TILE_PANELS; p++, at += W_FLOATS + 2 * S_FLOATS) {
+        if (p >= n_panels) {
+            a->w[p] = a->w[0], a->scale[p] = a->scale[0], a->min[p] = a->min[0];
+            continue;
+        }
+        float *scale = at + W_FLOATS, *min = scale + S_FLOATS;
+        const uint8_t *w = m->w + (size_t)(panel + p) * m->panel_bytes;
+        a->w[p] = decode_panel(m->format, w, k, a->n, at, scale, min);
+        a->scale[p] = scale, a->min[p] = min;
+    }
+}
+
+/* Up to TILE_PANELS panels from `panel` on for rows [t0, t0 + n_rows), n_rows <= TC; x: row t0. */
 static void matmul_block(const matmul *m, const sink *s, const float *x, size_t x_stride,
-                         int64_t t0, int64_t n_rows, int64_t panel, float *scratch) {
-    float *c = scratch + W_FLOATS;
+                         int64_t t0, int64_t n_rows, int64_t panel) {
     int n_panels = (int)min_i64(TILE_PANELS, m->n_panels - panel);
-    tile_args a = {.x_stride = x_stride, .c = c, .c_stride = TILE_PANELS * RP__PANEL_ROWS};
+    tile_args a = {.x_stride = x_stride,
+                   .c = m->scratch + TILE_PANELS * (W_FLOATS + 2 * S_FLOATS),
+                   .c_stride = TILE_C_STRIDE};
+    if (m->traits.bits) a.group = m->traits.group;
+    if (a.group) memset(a.c, 0, (size_t)(n_rows * TILE_C_STRIDE) * sizeof *a.c);
     for (int64_t k = 0; k < m->k; k += KC) {
         a.n = min_i64(KC, m->k - k);
-        for (int p = 0; p < TILE_PANELS; p++)
-            a.w[p] = p < n_panels
-                         ? decode_panel(m->format, m->w + (size_t)(panel + p) * m->panel_bytes, k,
-                                        a.n, scratch + p * KC * RP__PANEL_ROWS)
-                         : a.w[p - 1];
+        take_columns(m, panel, n_panels, k, &a);
         a.x = x + k;
+        a.x_sums = m->n_sums ? m->x_sums + k / m->traits.group * SUMS_STRIDE : NULL;
         a.is_first = k == 0;
         tile_rows(n_rows, a);
     }
     for (int64_t r = 0; r < n_rows; r++)
         for (int p = 0; p < n_panels; p++)
-            finish_panel(m, s, t0 + r, panel + p, c + (size_t)r * a.c_stride + p * RP__PANEL_ROWS);
+            finish_panel(m, s, t0 + r, panel + p,
+                         a.c + (size_t)r * a.c_stride + p * RP__PANEL_ROWS);
 }
 
 /* Rows are cut so that every worker has something to do also when there are few panels. */
@@ -94,11 +117,17 @@ static void matmul_tiled(const rp__body_args *a, const matmul *m, const sink *s)
     n_cuts = max_i64(1, min_i64(n_cuts, most_cuts));
     if ((a->n_live + n_cuts - 1) / n_cuts > TC) n_cuts = (a->n_live + TC - 1) / TC;
     ref_share items = ref_split(a, n_cuts * n_groups);
+    int64_t cut_before = -1;
     for (int64_t i = items.from; i < items.to; i++) {
-        int64_t cut = i / n_groups, t0 = a->n_live * cut / n_cuts,
-                t1 = a->n_live * (cut + 1) / n_cuts;
+        int64_t cut = i / n_groups;
+        int64_t t0 = a->n_live * cut / n_cuts, t1 = a->n_live * (cut + 1) / n_cuts;
+        if (cut != cut_before && m->n_sums)
+            for (int64_t t = t0; t < t1; t++)
+                sum_groups(m->traits, ref_item(tx, a->in[0], t), m->k, m->x_sums + (t - t0),
+                           SUMS_STRIDE);
+        cut_before = cut;
         matmul_block(m, s, ref_item(tx, a->in[0], t0), tx->stride / sizeof(float), t0, t1 - t0,
-                     i % n_groups * TILE_PANELS, a->scratch);
+                     i % n_groups * TILE_PANELS);
     }
 }
 
@@ -108,7 +137,7 @@ static void fast_matmul(const rp__body_args *a) {
         rp__body_reference.fn[RP_OP_MATMUL](a);
         return;
     }
-    matmul m = matmul_of(&op->in[1], a->in[1]);
+    matmul m = matmul_of(&op->in[1], a->in[1], a->scratch);
     sink s = {.y = a->out[0], .y_stride = op->out[0].stride};
     if (has_in(a, 2)) s.bias = a->in[2];
     if (has_in(a, 3)) s.add = a->in[3], s.add_stride = op->in[3].stride;
@@ -142,7 +171,7 @@ static void fast_expert_matmul(const rp__body_args *a) {
         rp__body_reference.fn[RP_OP_EXPERT_MATMUL](a);
         return;
     }
-    matmul m = matmul_of(&op->in[1], a->in[1]);
+    matmul m = matmul_of(&op->in[1], a->in[1], a->scratch);
     int64_t n_choices = op->in[2].dim[1], n_rows = a->n_live * n_choices;
     size_t expert_bytes = (size_t)m.n_panels * m.panel_bytes;
     const uint8_t *first = m.w;

@@ -1,5 +1,12 @@
 /* Panels as vectors: decoding them, one row of x against several (gemv), a tile of rows against a
- * few (tile). Part of kernels.h. */
+ * few. Part of kernels.h.
+ *
+ * The sum of an output element, in F32. Plain formats: fused products over k in order, from 0.
+ * Quantised ones, group after group of the columns that share a scale:
+ *     part = fused products q * x over the group in order, from 0
+ *     sum  = fma(scale, part, sum), then, where there are mins, sum = fma(min, sum of the group's
+ * x, sum) so that a weight costs one product, and q stays a whole number until its group is done.
+ */
 
 /* ---- one panel, column after column ---- */
 
@@ -37,8 +44,9 @@ V16_INLINE void take_pair(rp__panel_traits t, const cursor *c, int i, v16 *even,
     }
 }
 
-V16_INLINE v16 value_of(rp__panel_traits t, v16 q, v16 scale, v16 min) {
-    return t.has_min || t.zero ? v16_fma(scale, q, min) : v16_mul(scale, q);
+/* True when groups add something to every weight. */
+V16_INLINE bool adds_min(rp__panel_traits t) {
+    return t.has_min || t.zero;
 }
 
 V16_INLINE v16 plain_column(rp__panel_format f, const uint8_t *p, int64_t k) {
@@ -58,44 +66,49 @@ V16_INLINE void gemv_plain(rp__panel_format f, int n, const uint8_t *w, size_t p
     }
 }
 
-/* The columns [from, to) of one chunk, which share a scale. */
+/* Group g of one chunk; x_sum: the sum of its x. */
 V16_INLINE void gemv_group(rp__panel_traits t, int n, const cursor *at, int g, const float *x,
-                           v16 *acc) {
-    v16 scale[GEMV_PANELS], min[GEMV_PANELS];
-    UNROLL for (int p = 0; p < n; p++) {
-        scale[p] = group_scale(t, &at[p], g);
-        min[p] = group_min(t, &at[p], g, scale[p]);
-    }
+                           float x_sum, v16 *acc) {
+    v16 part[GEMV_PANELS];
+    UNROLL for (int p = 0; p < n; p++) part[p] = v16_zero();
     for (int i = g * t.group; i < (g + 1) * t.group; i += 2) {
         v16 x0 = v16_set1(x[i]), x1 = v16_set1(x[i + 1]);
         UNROLL for (int p = 0; p < n; p++) {
             v16 even, odd;
             take_pair(t, &at[p], i, &even, &odd);
-            acc[p] = v16_fma(value_of(t, even, scale[p], min[p]), x0, acc[p]);
-            acc[p] = v16_fma(value_of(t, odd, scale[p], min[p]), x1, acc[p]);
+            part[p] = v16_fma(even, x0, part[p]);
+            part[p] = v16_fma(odd, x1, part[p]);
         }
+    }
+    UNROLL for (int p = 0; p < n; p++) {
+        v16 scale = group_scale(t, &at[p], g);
+        acc[p] = v16_fma(scale, part[p], acc[p]);
+        if (adds_min(t)) acc[p] = v16_fma(group_min(t, &at[p], g, scale), v16_set1(x_sum), acc[p]);
     }
 }
 
 V16_INLINE void gemv_blocks(rp__panel_traits t, int n, const uint8_t *w, size_t panel_bytes,
-                            const float *x, int64_t k, v16 *acc) {
+                            const float *x, const float *x_sums, int64_t k, v16 *acc) {
     cursor at[GEMV_PANELS];
     UNROLL for (int p = 0; p < n; p++) at[p] =
         (cursor){w + (size_t)p * panel_bytes, v16_zero(), v16_zero()};
     for (int64_t c = 0; c < k / RP__PANEL_CHUNK; c++, x += RP__PANEL_CHUNK) {
-        if (t.is_k && c % 8 == 0) UNROLL for (int p = 0; p < n; p++) take_head(t, &at[p]);
-        for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++) gemv_group(t, n, at, g, x, acc);
+        if (t.is_k && c % 8 == 0) {
+            UNROLL for (int p = 0; p < n; p++) take_head(t, &at[p]);
+        }
+        for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++)
+            gemv_group(t, n, at, g, x, adds_min(t) ? *x_sums++ : 0, acc);
         UNROLL for (int p = 0; p < n; p++) at[p].p += rp__panel_chunk_bytes(t);
     }
 }
 
 V16_INLINE void gemv_n(rp__panel_format f, int n, const uint8_t *w, size_t panel_bytes,
-                       const float *x, int64_t k, float *out) {
+                       const float *x, const float *x_sums, int64_t k, float *out) {
     v16 acc[GEMV_PANELS];
     UNROLL for (int p = 0; p < n; p++) acc[p] = v16_zero();
     rp__panel_traits t = rp__panel_traits_of(f);
     if (t.bits)
-        gemv_blocks(t, n, w, panel_bytes, x, k, acc);
+        gemv_blocks(t, n, w, panel_bytes, x, x_sums, k, acc);
     else
         gemv_plain(f, n, w, panel_bytes, x, k, acc);
     UNROLL for (int p = 0; p < n; p++) v16_store(out + p * RP__PANEL_ROWS, acc[p]);
@@ -104,16 +117,16 @@ V16_INLINE void gemv_n(rp__panel_format f, int n, const uint8_t *w, size_t panel
 /* out [n * 16] = the sums of n <= GEMV_PANELS panels. One instance per format, of the full width
  * and of one. */
 static void gemv(rp__panel_format f, int n, const uint8_t *w, size_t panel_bytes, const float *x,
-                 int64_t k, float *out) {
+                 const float *x_sums, int64_t k, float *out) {
     switch (f) {
 #define RP_X(code, bits, group, is_k, has_min, zero)                                               \
     case RP__PANEL_##code:                                                                         \
         if (n == GEMV_PANELS)                                                                      \
-            gemv_n(RP__PANEL_##code, GEMV_PANELS, w, panel_bytes, x, k, out);                      \
+            gemv_n(RP__PANEL_##code, GEMV_PANELS, w, panel_bytes, x, x_sums, k, out);              \
         else                                                                                       \
             for (int p = 0; p < n; p++)                                                            \
-                gemv_n(RP__PANEL_##code, 1, w + (size_t)p * panel_bytes, panel_bytes, x, k,        \
-                       out + p * RP__PANEL_ROWS);                                                  \
+                gemv_n(RP__PANEL_##code, 1, w + (size_t)p * panel_bytes, panel_bytes, x, x_sums,   \
+                       k, out + p * RP__PANEL_ROWS);                                               \
         break;
         RP__PANEL_TABLE(RP_X)
 #undef RP_X
@@ -122,25 +135,36 @@ static void gemv(rp__panel_format f, int n, const uint8_t *w, size_t panel_bytes
     }
 }
 
-/* ---- decoding part of a panel to F32 columns ---- */
+/* The sums of x over each group of columns, which the mins multiply; `stride` floats apart. */
+static void sum_groups(rp__panel_traits t, const float *x, int64_t k, float *sums, size_t stride) {
+    for (int64_t i = 0; i < k; i += t.group, sums += stride) {
+        v16 v = v16_load(x + i);
+        if (t.group == 32) v = v16_add(v, v16_load(x + i + 16));
+        *sums = v16_sum(v);
+    }
+}
 
+/* ---- taking part of a panel apart: columns of F32, and of quantised ones scales and mins ---- */
+
+/* `scale` and `min` get 16 floats per group. */
 V16_INLINE void decode_blocks(rp__panel_traits t, const uint8_t *panel, int64_t k0, int64_t n,
-                              float *dst) {
+                              float *q, float *scale, float *min) {
     cursor at = {panel, v16_zero(), v16_zero()};
     int64_t first = k0 / RP__PANEL_CHUNK;
-    at.p +=
-        (size_t)first * rp__panel_chunk_bytes(t) + (size_t)(first / 8) * rp__panel_head_bytes(t);
-    for (int64_t c = first; c < first + n / RP__PANEL_CHUNK;
-         c++, dst += RP__PANEL_CHUNK * RP__PANEL_ROWS) {
+    at.p += (size_t)first * rp__panel_chunk_bytes(t);
+    at.p += (size_t)(first / 8) * rp__panel_head_bytes(t);
+    for (int64_t c = first; c < first + n / RP__PANEL_CHUNK; c++) {
         if (t.is_k && c % 8 == 0) take_head(t, &at);
         for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++) {
-            v16 scale = group_scale(t, &at, g), min = group_min(t, &at, g, scale);
-            for (int i = g * t.group; i < (g + 1) * t.group; i += 2) {
-                v16 even, odd;
-                take_pair(t, &at, i, &even, &odd);
-                v16_store(dst + i * RP__PANEL_ROWS, value_of(t, even, scale, min));
-                v16_store(dst + (i + 1) * RP__PANEL_ROWS, value_of(t, odd, scale, min));
-            }
+            v16 by = group_scale(t, &at, g);
+            v16_store(scale, by), scale += RP__PANEL_ROWS;
+            if (adds_min(t)) v16_store(min, group_min(t, &at, g, by)), min += RP__PANEL_ROWS;
+        }
+        for (int i = 0; i < RP__PANEL_CHUNK; i += 2, q += 2 * RP__PANEL_ROWS) {
+            v16 even, odd;
+            take_pair(t, &at, i, &even, &odd);
+            v16_store(q, even);
+            v16_store(q + RP__PANEL_ROWS, odd);
         }
         at.p += rp__panel_chunk_bytes(t);
     }
@@ -155,13 +179,13 @@ V16_INLINE void decode_plain(rp__panel_format f, const uint8_t *panel, int64_t k
 /* Columns [k0, k0 + n) of a panel as n rows of 16 floats: `dst`, or the panel's own memory when it
  * is F32 already. k0 is a multiple of 256. */
 static const float *decode_panel(rp__panel_format f, const uint8_t *panel, int64_t k0, int64_t n,
-                                 float *dst) {
+                                 float *dst, float *scale, float *min) {
     if (f == RP__PANEL_F32) return (const float *)panel + k0 * RP__PANEL_ROWS;
     switch (f) {
 #define RP_X(code, bits, group, is_k, has_min, zero)                                               \
     case RP__PANEL_##code:                                                                         \
         if (bits)                                                                                  \
-            decode_blocks(rp__panel_traits_of(RP__PANEL_##code), panel, k0, n, dst);               \
+            decode_blocks(rp__panel_traits_of(RP__PANEL_##code), panel, k0, n, dst, scale, min);   \
         else                                                                                       \
             decode_plain(RP__PANEL_##code, panel, k0, n, dst);                                     \
         break;
@@ -183,34 +207,90 @@ typedef struct tile_args {
     const float *w[TILE_PANELS];
     int64_t n;
     float *c;
-    size_t c_stride;
-    bool is_first; /* sums start from 0, else from c */
+    size_t c_stride; /* quantised: TILE_C_STRIDE */
+    bool is_first;   /* plain: sums start from 0, else from c. Quantised: always from c */
+    /* quantised: columns per group (0: plain); 16 floats per group of scales and mins; the sums of
+     * x by group, SUMS_STRIDE floats apart, then by row; NULL without mins */
+    int group;
+    const float *scale[TILE_PANELS], *min[TILE_PANELS];
+    const float *x_sums;
 } tile_args;
 
-V16_INLINE void tile_n(int rows, const tile_args *a) {
-    v16 acc[TILE_ROWS][TILE_PANELS];
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) acc[r][p] =
-        a->is_first ? v16_zero() : v16_load(a->c + (size_t)r * a->c_stride + p * RP__PANEL_ROWS);
-    /* One pointer per three rows: the others are reached as base + stride and base + 2 * stride. */
-    const float *base[(TILE_ROWS + 2) / 3];
-    UNROLL for (int b = 0; b < (rows + 2) / 3; b++) base[b] = a->x + (size_t)(3 * b) * a->x_stride;
-    const float *w[TILE_PANELS];
-    UNROLL for (int p = 0; p < TILE_PANELS; p++) w[p] = a->w[p];
-    const size_t stride = a->x_stride;
-    for (int64_t i = 0; i < a->n; i++) {
-        v16 wi[TILE_PANELS];
+enum { TILE_C_STRIDE = TILE_PANELS * RP__PANEL_ROWS, SUMS_STRIDE = RP__MATMUL_ROWS };
+
+/* Where a tile stands: one pointer per three rows of x, the others are reached as base + stride and
+ * base + 2 * stride. */
+typedef struct tile_at {
+    const float *base[(TILE_ROWS + 2) / 3], *w[TILE_PANELS];
+    size_t stride;
+} tile_at;
+
+V16_INLINE tile_at tile_start(int rows, const tile_args *a) {
+    tile_at at = {.stride = a->x_stride};
+    UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at.base[b] =
+        a->x + (size_t)(3 * b) * a->x_stride;
+    UNROLL for (int p = 0; p < TILE_PANELS; p++) at.w[p] = a->w[p];
+    return at;
+}
+
+/* n columns. */
+V16_INLINE void tile_columns(int rows, int64_t n, tile_at *at, v16 acc[TILE_ROWS][TILE_PANELS]) {
+    UNROLL_FOUR for (int64_t i = 0; i < n; i++) {
+        v16 w[TILE_PANELS];
         UNROLL for (int p = 0; p < TILE_PANELS; p++) {
-            wi[p] = v16_load(w[p]);
-            w[p] += RP__PANEL_ROWS;
+            w[p] = v16_load(at->w[p]);
+            at->w[p] += RP__PANEL_ROWS;
         }
         UNROLL for (int r = 0; r < rows; r++) {
-            v16 xr = v16_set1(base[r / 3][(size_t)(r % 3) * stride]);
-            UNROLL for (int p = 0; p < TILE_PANELS; p++) acc[r][p] = v16_fma(wi[p], xr, acc[r][p]);
+            v16 xr = v16_set1(at->base[r / 3][(size_t)(r % 3) * at->stride]);
+            UNROLL for (int p = 0; p < TILE_PANELS; p++) acc[r][p] = v16_fma(w[p], xr, acc[r][p]);
         }
-        UNROLL for (int b = 0; b < (rows + 2) / 3; b++) base[b]++;
+        UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at->base[b]++;
     }
+}
+
+V16_INLINE void tile_plain(int rows, const tile_args *a) {
+    v16 acc[TILE_ROWS][TILE_PANELS];
+    tile_at at = tile_start(rows, a);
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) {
+        const float *c = a->c + (size_t)r * a->c_stride + p * RP__PANEL_ROWS;
+        acc[r][p] = a->is_first ? v16_zero() : v16_load(c);
+    }
+    tile_columns(rows, a->n, &at, acc);
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++)
         v16_store(a->c + (size_t)r * a->c_stride + p * RP__PANEL_ROWS, acc[r][p]);
+}
+
+/* The sums live in c, since the registers are taken by the parts of the group. Everything the loop
+ * reads of `a` is copied first: a store to c might change *a, for all the compiler knows. */
+V16_INLINE void tile_groups(int rows, bool has_min, const tile_args *a) {
+    tile_at at = tile_start(rows, a);
+    const float *scale[TILE_PANELS], *min[TILE_PANELS], *x_sums = a->x_sums;
+    float *c = a->c;
+    const int group = a->group;
+    const int64_t n_groups = a->n / group;
+    UNROLL for (int p = 0; p < TILE_PANELS; p++) scale[p] = a->scale[p], min[p] = a->min[p];
+    for (int64_t g = 0; g < n_groups; g++, x_sums += SUMS_STRIDE) {
+        v16 acc[TILE_ROWS][TILE_PANELS];
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++)
+            acc[r][p] = v16_zero();
+        tile_columns(rows, group, &at, acc);
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) {
+            float *sum = c + r * TILE_C_STRIDE + p * RP__PANEL_ROWS;
+            v16 s = v16_fma(v16_load(scale[p] + g * RP__PANEL_ROWS), acc[r][p], v16_load(sum));
+            if (has_min) s = v16_fma(v16_load(min[p] + g * RP__PANEL_ROWS), v16_set1(x_sums[r]), s);
+            v16_store(sum, s);
+        }
+    }
+}
+
+V16_INLINE void tile_n(int rows, const tile_args *a) {
+    if (!a->group)
+        tile_plain(rows, a);
+    else if (a->x_sums)
+        tile_groups(rows, true, a);
+    else
+        tile_groups(rows, false, a);
 }
 
 static void tile(int rows, const tile_args *a) {
@@ -275,5 +355,6 @@ static void tile_rows(int64_t n_rows, tile_args a) {
         tile((int)rows, &a);
         a.x += (size_t)rows * a.x_stride;
         a.c += (size_t)rows * a.c_stride;
+        if (a.x_sums) a.x_sums += rows;
     }
 }

@@ -23,9 +23,11 @@
 /* Loops of a constant few turns over arrays of vectors: unrolled whole, the arrays become
  * registers. */
 #if defined(__clang__)
-#define UNROLL _Pragma("unroll")
+#define UNROLL      _Pragma("unroll")
+#define UNROLL_FOUR _Pragma("unroll(4)")
 #else
-#define UNROLL _Pragma("GCC unroll 32")
+#define UNROLL      _Pragma("GCC unroll 32")
+#define UNROLL_FOUR _Pragma("GCC unroll 4")
 #endif
 
 static inline bool has_in(const rp__body_args *a, int i) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "device/op.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"
 
@@ -406,10 +407,19 @@ static size_t attention_scratch(const rp_op *op) {
     return (32 * d_pad + rows * (256 + 3 * d_pad + 4)) * sizeof(float);
 }
 
+static size_t matmul_scratch(const rp_tensor *w, int64_t n_rows) {
+    rp__panel_traits t = rp__panel_traits_of(rp__panel_format_of(w->dtype));
+    if (n_rows > 1) n_rows = RP__MATMUL_ROWS;
+    size_t n_sums = t.bits ? (size_t)(rp__tensor_last(w) / t.group) : 0;
+    return RP__MATMUL_SCRATCH + (size_t)n_rows * n_sums * sizeof(float);
+}
+
 size_t rp__panel_scratch(const rp_op *op) {
     switch (op->kind) {
     case RP_OP_MATMUL:
-        return RP__MATMUL_SCRATCH;
+        return matmul_scratch(&op->in[1], rp__op_rows(op));
+    case RP_OP_EXPERT_MATMUL:
+        return matmul_scratch(&op->in[1], rp__op_rows(op) * op->in[2].dim[1]);
     case RP_OP_ATTENTION:
         return attention_scratch(op);
     default:

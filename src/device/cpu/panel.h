@@ -81,8 +81,10 @@ int64_t rp__panel_count(int64_t n);                         /* panels of a matri
  * to F32. */
 bool rp__panel_wants(const rp_tensor *desc);
 
-/* Scratch of the fast matmuls, per worker: decoded columns and partial sums of a tile. */
-enum { RP__MATMUL_SCRATCH = 2 * 256 * 32 * 4 };
+/* Rows of x in one go of the fast matmuls, and what they need per worker for two panels: 256
+ * decoded columns, scales and mins of 16 groups, sums of those rows. Sums of x per group and row
+ * come on top. */
+enum { RP__MATMUL_ROWS = 256, RP__MATMUL_SCRATCH = 2 * 16 * (256 + 2 * 16 + RP__MATMUL_ROWS) * 4 };
 
 /* Scratch bytes per worker that the fast sets need for this op (part of rp__body_scratch). */
 size_t rp__panel_scratch(const rp_op *op);

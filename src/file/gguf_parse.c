@@ -62,7 +62,7 @@ static rp_status take_u64(cursor *c, uint64_t *out, const char *what, rp_error *
 
 /* A length and that many bytes. */
 static rp_status take_str(cursor *c, rp__str *out, const char *what, rp_error *err) {
-    uint64_t n;
+    uint64_t n = 0;
     RP_TRY(take_u64(c, &n, what, err));
     if (n > left(c)) return fail_cut(c, what, n, err);
     *out = (rp__str){(const char *)c->file->p + c->at, (size_t)n};

@@ -1,7 +1,8 @@
-"""Makes tests/fixtures/blocks/<FORMAT>.bin: random blocks and the values the `gguf` package decodes them to.
+"""Makes tests/fixtures/blocks/<FORMAT>.bin: random blocks, and what the `gguf` package decodes.
 
-Each file holds n blocks as raw bytes, then n * elements F32 values. The first blocks have special scales (infinities,
-NaN, zeros, subnormals); all bytes of the rest are random, so any F16 may occur as a scale. Fixed seed.
+Each file holds n blocks as raw bytes, then n * elements F32 values. The first blocks have special
+scales (infinities, NaN, zeros, subnormals); all bytes of the rest are random, so any F16 may occur
+as a scale. Fixed seed.
 
     python tools/make_block_golden.py
 """

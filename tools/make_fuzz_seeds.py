@@ -1,4 +1,4 @@
-"""Makes the seeds of the file fuzzers, fuzz/corpus/{gguf,safetensors}: small right files for the fuzzer to spoil.
+"""Makes the seeds of the file fuzzers, fuzz/corpus/{gguf,safetensors}: small right files.
 
     python tools/make_fuzz_seeds.py
 """
@@ -29,9 +29,18 @@ def save_gguf(name, fill):
 
 
 def values(w):
-    w.add_uint8("u8", 1), w.add_int8("i8", -1), w.add_uint16("u16", 2), w.add_int16("i16", -2)
-    w.add_uint32("u32", 3), w.add_int32("i32", -3), w.add_uint64("u64", 4), w.add_int64("i64", -4)
-    w.add_float32("f32", 0.5), w.add_float64("f64", 0.25), w.add_bool("yes", True), w.add_string("text", "hello")
+    w.add_uint8("u8", 1)
+    w.add_int8("i8", -1)
+    w.add_uint16("u16", 2)
+    w.add_int16("i16", -2)
+    w.add_uint32("u32", 3)
+    w.add_int32("i32", -3)
+    w.add_uint64("u64", 4)
+    w.add_int64("i64", -4)
+    w.add_float32("f32", 0.5)
+    w.add_float64("f64", 0.25)
+    w.add_bool("yes", True)
+    w.add_string("text", "hello")
 
 
 def vocabulary(w):
@@ -55,7 +64,9 @@ def aligned(w):
 
 
 def split(w):
-    w.add_uint16("split.no", 0), w.add_uint16("split.count", 2), w.add_int32("split.tensors.count", 8)
+    w.add_uint16("split.no", 0)
+    w.add_uint16("split.count", 2)
+    w.add_int32("split.tensors.count", 8)
     tensors(w)
 
 
@@ -74,12 +85,19 @@ def main():
     for fill in (values, vocabulary, tensors, aligned, split):
         save_gguf(fill.__name__, fill)
     save_safetensors("one", {"x": entry("F32", [2, 3], 0, 24)}, 24)
-    save_safetensors("dtypes", {
-        "__metadata__": {"format": "pt"}, "b": entry("BF16", [4], 0, 8), "i": entry("I64", [1], 8, 16),
-        "u": entry("U8", [3], 16, 19), "t": entry("BOOL", [1, 1], 19, 20), "f": entry("F8_E4M3", [4], 20, 24),
-    }, 24)
-    save_safetensors("scalar_and_empty", {"s": entry("F16", [], 0, 2), "e": entry("F64", [0, 9], 2, 2)}, 2)
-    save_safetensors("out_of_order", {"b": entry("I8", [4], 4, 8), "a": entry("I8", [4], 0, 4)}, 8)
+    dtypes = {
+        "__metadata__": {"format": "pt"},
+        "b": entry("BF16", [4], 0, 8),
+        "i": entry("I64", [1], 8, 16),
+        "u": entry("U8", [3], 16, 19),
+        "t": entry("BOOL", [1, 1], 19, 20),
+    }
+    save_safetensors("dtypes", dtypes, 20)
+    save_safetensors("not_supported", {**dtypes, "f": entry("F8_E4M3", [4], 20, 24)}, 24)
+    empty = {"s": entry("F16", [], 0, 2), "e": entry("F64", [0, 9], 2, 2)}
+    save_safetensors("scalar_and_empty", empty, 2)
+    swapped = {"b": entry("I8", [4], 4, 8), "a": entry("I8", [4], 0, 4)}
+    save_safetensors("out_of_order", swapped, 8)
     save_safetensors("only_metadata", '{"__metadata__":{"a":"[{\\"\\\\"}}   ', 0)
 
 

@@ -111,7 +111,8 @@ static rp_status open_folder(rp__checkpoint *c, const char *dir, rp_error *err) 
 static rp_status open_weights(rp__checkpoint *c, const char *path, rp_error *err) {
     char *index = rp__path_beside(path, "model.safetensors.index.json");
     if (!index) return fail_memory(path, err);
-    bool is_shard = strstr(path, "-of-") && is_file(index);
+    const char *slash = strrchr(path, '/');
+    bool is_shard = strstr(slash ? slash : path, "-of-") && is_file(index);
     rp_status status = rp__safetensors_open(is_shard ? index : path, &c->safetensors, err);
     rp__free(index);
     return status;

@@ -1,5 +1,6 @@
-/* A model on disk in either form: a GGUF file (or split), or a Hugging Face folder. One list of named tensors, and
- * the metadata of its own form. What the metadata means is the model families' business. */
+/* A model on disk in either form: a GGUF file (or split), or a Hugging Face folder. One list of
+ * named tensors, and the metadata of its own form. What the metadata means is the model families'
+ * business. */
 #ifndef RP_FILE_CHECKPOINT_H
 #define RP_FILE_CHECKPOINT_H
 

@@ -21,8 +21,10 @@ struct rp__gguf {
     rp__map by_name; /* index into `tensors` */
 };
 
-/* As rp__gguf_open on a file with these bytes (borrowed until close). A part of a split is refused. */
-rp_status rp__gguf_open_memory(const char *name, const void *p, size_t n, rp__gguf **out, rp_error *err);
+/* As rp__gguf_open on a file with these bytes (borrowed until close). A part of a split is refused.
+ */
+rp_status rp__gguf_open_memory(const char *name, const void *p, size_t n, rp__gguf **out,
+                               rp_error *err);
 
 /* Parses the mapping `part` of `g`: its key-values into `kvs`, its tensors onto g->tensors. */
 rp_status rp__gguf_parse(rp__gguf *g, uint32_t part, rp__gguf_kvs *kvs, rp_error *err);
@@ -30,7 +32,8 @@ rp_status rp__gguf_parse(rp__gguf *g, uint32_t part, rp__gguf_kvs *kvs, rp_error
 const rp__gguf_kv *rp__gguf_kvs_find(const rp__gguf_kvs *kvs, const char *key);
 void rp__gguf_kvs_clear(rp__gguf_kvs *kvs);
 
-size_t rp__gguf_type_bytes(rp__gguf_type t);            /* 0: of no fixed size (string, array) */
-bool rp__gguf_kv_int(const rp__gguf_kv *kv, int64_t *out); /* false: no integer, or it does not fit */
+size_t rp__gguf_type_bytes(rp__gguf_type t); /* 0: of no fixed size (string, array) */
+bool rp__gguf_kv_int(const rp__gguf_kv *kv,
+                     int64_t *out); /* false: no integer, or it does not fit */
 
 #endif

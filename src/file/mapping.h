@@ -1,5 +1,5 @@
-/* A file mapped read-only, or a range of it. The file must not shrink while it is mapped: a read past its new end
- * is a fault that no check here can see. */
+/* A file mapped read-only, or a range of it. The file must not shrink while it is mapped: a read
+ * past its new end is a fault that no check here can see. */
 #ifndef RP_FILE_MAPPING_H
 #define RP_FILE_MAPPING_H
 
@@ -13,12 +13,15 @@ typedef struct rp__mapping {
     bool is_borrowed; /* the bytes belong to somebody else: close leaves them */
 } rp__mapping;
 
-/* Maps a regular file whole; a directory, an empty or an unreadable file is refused with its path and the reason. */
+/* Maps a regular file whole; a directory, an empty or an unreadable file is refused with its path
+ * and the reason. */
 rp_status rp__mapping_open(rp__mapping *m, const char *path, rp_error *err);
 /* As if the n bytes at p were a file called `name`; they must outlive the mapping. */
-rp_status rp__mapping_borrow(rp__mapping *m, const char *name, const void *p, size_t n, rp_error *err);
+rp_status rp__mapping_borrow(rp__mapping *m, const char *name, const void *p, size_t n,
+                             rp_error *err);
 void rp__mapping_close(rp__mapping *m); /* zeroed or closed is fine */
-void rp__mapping_drop(const rp__mapping *m, size_t offset, size_t n); /* these pages are not needed for now */
+void rp__mapping_drop(const rp__mapping *m, size_t offset,
+                      size_t n); /* these pages are not needed for now */
 
 /* As drop, for n bytes at p in whichever of the mappings has them. */
 void rp__mapping_drop_at(const rp__mapping *m, size_t n_mappings, const void *p, size_t n);

@@ -10,7 +10,8 @@ typedef struct rp__safetensors rp__safetensors;
 
 typedef struct rp__safetensors_tensor {
     rp__str name;
-    rp_dtype dtype; /* F64, F32, F16, BF16, I64, I32, I16, I8, U8 (BOOL as U8); others are refused by name */
+    rp_dtype dtype; /* F64, F32, F16, BF16, I64, I32, I16, I8, U8 (BOOL as U8); others are refused
+                       by name */
     uint8_t n_dims; /* 0 for a scalar */
     int64_t dim[RP_MAX_DIMS];
     const void *data;

@@ -1,7 +1,8 @@
 /* Decoders of GGUF's block formats: one plain and right one each. Pure functions.
  *
- * Values are made as the format defines them, each product and sum rounded to F32 in the order written, so the bits
- * equal those of the reference decoders (the `gguf` package). Sources may have any alignment. */
+ * Values are made as the format defines them, each product and sum rounded to F32 in the order
+ * written, so the bits equal those of the reference decoders (the `gguf` package). Sources may have
+ * any alignment. */
 #ifndef RP_TENSOR_BLOCKS_H
 #define RP_TENSOR_BLOCKS_H
 

@@ -4,14 +4,15 @@
 
 #include "reprise/tensor.h"
 
-const char *rp__dtype_name(rp_dtype t);      /* "Q4_K" */
-int64_t rp__dtype_block_elems(rp_dtype t);   /* elements per block: 1 for plain types */
+const char *rp__dtype_name(rp_dtype t);    /* "Q4_K" */
+int64_t rp__dtype_block_elems(rp_dtype t); /* elements per block: 1 for plain types */
 size_t rp__dtype_block_bytes(rp_dtype t);
 bool rp__dtype_is_block(rp_dtype t);
-bool rp__dtype_is_float(rp_dtype t);         /* F32, F16, BF16, F64 */
+bool rp__dtype_is_float(rp_dtype t);                       /* F32, F16, BF16, F64 */
 bool rp__dtype_from_name(const char *name, rp_dtype *out); /* case is ignored */
 
-/* GGUF type number to dtype. When it is not one of ours, returns false and sets *known_name to the format's name
+/* GGUF type number to dtype. When it is not one of ours, returns false and sets *known_name to the
+ * format's name
  * ("IQ2_XXS") or NULL when the number means nothing. */
 bool rp__dtype_from_gguf(uint32_t type, rp_dtype *out, const char **known_name);
 int rp__dtype_to_gguf(rp_dtype t); /* -1: no such GGUF type */
@@ -28,7 +29,10 @@ bool rp__dtype_from_f32(rp_dtype t, const float *src, void *dst, int64_t n);
 float rp__f16_to_f32(uint16_t h);
 uint16_t rp__f32_to_f16(float f);
 static inline float rp__bf16_to_f32(uint16_t h) {
-    union { uint32_t u; float f; } v = {(uint32_t)h << 16};
+    union {
+        uint32_t u;
+        float f;
+    } v = {(uint32_t)h << 16};
     return v.f;
 }
 uint16_t rp__f32_to_bf16(float f);

@@ -136,17 +136,29 @@ static const patch patches[] = {
      "tensors \"q\" (offset 32, 36 bytes) and \"z\" (offset 64) overlap"},
 };
 
+static void make_patched(rp_writer *w, const patch *p) {
+    make_right(w);
+    size_t at = p->place(w) + p->plus;
+    if (p->bytes == 4)
+        rp_set_u32(&w->out, at, (uint32_t)p->value);
+    else
+        rp_set_u64(&w->out, at, p->value);
+}
+
 RP_TEST(bad_gguf, one_number_wrong) {
     for (size_t i = 0; i < sizeof patches / sizeof *patches; i++) {
-        const patch *p = &patches[i];
         rp_writer w = {0};
-        make_right(&w);
-        size_t at = p->place(&w) + p->plus;
-        if (p->bytes == 4)
-            rp_set_u32(&w.out, at, (uint32_t)p->value);
-        else
-            rp_set_u64(&w.out, at, p->value);
-        refuse(&w, p->code, p->message);
+        make_patched(&w, &patches[i]);
+        refuse(&w, patches[i].code, patches[i].message);
+        rp_writer_clear(&w);
+    }
+}
+
+RP_TEST(bad_gguf, one_number_wrong_takes_no_memory) {
+    for (size_t i = 0; i < sizeof patches / sizeof *patches; i++) {
+        rp_writer w = {0};
+        make_patched(&w, &patches[i]);
+        rp_test_bounded(open_bytes, w.out.p, w.out.n, patches[i].code);
         rp_writer_clear(&w);
     }
 }

@@ -1,5 +1,6 @@
-/* Makes GGUF and safetensors files in memory, right or with one defect, and saves them below a temporary folder.
- * For any test that needs a model file. Failing to allocate or write ends the test run: there is nothing to test then.
+/* Makes GGUF and safetensors files in memory, right or with one defect, and saves them below a
+ * temporary folder. For any test that needs a model file. Failing to allocate or write ends the
+ * test run: there is nothing to test then.
  *
  * GGUF: begin, keys, tensors, end. Counts and offsets are right unless a test overwrites them:
  *
@@ -43,15 +44,18 @@ void rp_gguf_f32(rp_writer *w, const char *key, float v);
 void rp_gguf_bool(rp_writer *w, const char *key, bool v);
 void rp_gguf_str(rp_writer *w, const char *key, const char *v);
 /* n values of a type with a fixed size, as bytes; rp_gguf_scalar one, without the array's head. */
-void rp_gguf_scalar(rp_writer *w, const char *key, rp__gguf_type type, const void *value, size_t bytes);
-void rp_gguf_array(rp_writer *w, const char *key, rp__gguf_type item, uint64_t n, const void *values, size_t bytes);
+void rp_gguf_scalar(rp_writer *w, const char *key, rp__gguf_type type, const void *value,
+                    size_t bytes);
+void rp_gguf_array(rp_writer *w, const char *key, rp__gguf_type item, uint64_t n,
+                   const void *values, size_t bytes);
 void rp_gguf_strings(rp_writer *w, const char *key, size_t n, const char *const *values);
 /* Dims in C order (the file gets them reversed). The data follow the previous tensor's, aligned. */
-void rp_gguf_tensor(rp_writer *w, const char *name, rp_dtype dtype, int n_dims, const int64_t *dim, const void *data,
-                    size_t bytes);
+void rp_gguf_tensor(rp_writer *w, const char *name, rp_dtype dtype, int n_dims, const int64_t *dim,
+                    const void *data, size_t bytes);
 void rp_gguf_end(rp_writer *w);
 
-/* Places inside the latest tensor info, for defects: its number of dimensions, dimension i (file order), type, offset. */
+/* Places inside the latest tensor info, for defects: its number of dimensions, dimension i (file
+ * order), type, offset. */
 size_t rp_gguf_at_n_dims(const rp_writer *w);
 size_t rp_gguf_at_dim(const rp_writer *w, int i);
 size_t rp_gguf_at_type(const rp_writer *w);
@@ -64,8 +68,8 @@ void rp_safetensors_make(rp_writer *w, const char *header, size_t n_data);
 
 /* ---- temporary files ---- */
 
-/* A new folder, and a path inside it; both in static buffers of the calling thread (two paths at a time). The folder
- * is removed with what is in it. */
+/* A new folder, and a path inside it; both in static buffers of the calling thread (two paths at a
+ * time). The folder is removed with what is in it. */
 const char *rp_temp_dir(void);
 const char *rp_temp_path(const char *dir, const char *name);
 void rp_temp_remove(const char *dir);

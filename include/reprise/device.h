@@ -153,7 +153,7 @@ typedef struct rp_device_properties {
 
 typedef struct rp_device_api {
     uint32_t abi;     /* RP_DEVICE_ABI */
-    uint32_t bytes;   /* sizeof(rp_device_api) of the build */
+    uint32_t bytes;   /* sizeof(rp_device_api) of the build, or up to clock_us: then there is no clock */
     const char *name; /* "cpu" */
 
     /* required */

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "base/log.h"
 #include "engine/kv.h"
 #include "tensor/view.h"
 
@@ -147,9 +148,14 @@ static void stage_inputs(rp__stepper *s, const rp__program *p) {
 }
 
 static rp_status run_program(rp__stepper *s, rp__program *p, rp_error *err) {
+    rp_status st;
     stage_inputs(s, p);
-    RP_TRY(rp__buffer_write(s->inputs, 0, s->staging, p->input_bytes, err));
-    return rp__replayer_run(&s->replay, p, s->batch.n_tokens, err);
+    do {
+        RP_TRY(rp__buffer_write(s->inputs, 0, s->staging, p->input_bytes, err));
+        st = rp__replayer_run(&s->replay, p, s->batch.n_tokens, err);
+    } while (st == RP_AGAIN); /* a capture was refused: once for each segment at most, and once for
+                                 each graph that makes room */
+    return st;
 }
 
 rp_status rp__stepper_run(rp__stepper *s, rp_error *err) {
@@ -168,9 +174,17 @@ rp_status rp__stepper_run(rp__stepper *s, rp_error *err) {
 rp_status rp__stepper_capture_all(rp__stepper *s, rp_error *err) {
     s->batch.n_tokens = s->batch.n_seqs = s->batch.n_rows = 0;
     for (int i = 0; i < s->n_buckets; i++) {
+        rp_status st;
         stage_inputs(s, &s->programs[i]);
-        RP_TRY(rp__buffer_write(s->inputs, 0, s->staging, s->programs[i].input_bytes, err));
-        RP_TRY(rp__replayer_capture_now(&s->replay, &s->programs[i], err));
+        do {
+            RP_TRY(rp__buffer_write(s->inputs, 0, s->staging, s->programs[i].input_bytes, err));
+            st = rp__replayer_capture_now(&s->replay, &s->programs[i], err);
+        } while (st == RP_AGAIN);
+        RP_TRY(st);
+        if (st != RP_END) continue;
+        rp__log(RP_LOG_WARN, "%d of %d step sizes are captured: that is all the graphs kept at once",
+                i, s->n_buckets);
+        break;
     }
     return RP_OK;
 }

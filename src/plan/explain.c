@@ -31,15 +31,24 @@ static bool print_op(const rp__program *p, int32_t i, rp__bytes *out) {
                             rp__op_text(&p->ops[i], text, sizeof text));
 }
 
+static const char *per_what(const rp__program *p) {
+    return rp__device_props(p->device)->has_live_rows ? " per token" : " per step";
+}
+
 static bool print_segment(const rp__program *p, int32_t s, bool all_ops, rp__bytes *out) {
     const rp__segment *g = &p->segments[s];
-    static const char *const states[] = {"warming", "measuring", "replay", "eager"};
-    bool ok = rp__bytes_printf(out, "  segment %d: ops %d to %d, %s%s%s", (int)s, (int)g->first_op,
-                               (int)(g->first_op + g->n_ops - 1), states[g->state],
-                               g->reason ? ": " : "", g->reason ? g->reason : "");
-    if (g->decided_eager_us > 0)
-        ok = ok && rp__bytes_printf(out, " (eager %.1f us, replay %.1f us per token)",
-                                    (double)g->decided_eager_us, (double)g->decided_replay_us);
+    bool has_run = g->n_eager + g->n_replays + g->n_captures > 0;
+    bool ok = rp__bytes_printf(out, "  segment %d: ops %d to %d, %s%s", (int)s, (int)g->first_op,
+                               (int)(g->first_op + g->n_ops - 1),
+                               !has_run                          ? "never run"
+                               : g->why >= RP_WHY_ON             ? "replay: "
+                               : g->graph && !g->is_decided      ? "measuring: "
+                                                                 : "eager: ",
+                               has_run ? rp__run_why_text(g->why) : "");
+    if (g->refusal) ok = ok && rp__bytes_printf(out, " (%s)", rp_status_text(g->refusal));
+    if (g->is_decided)
+        ok = ok && rp__bytes_printf(out, " (eager %.1f us, replay %.1f us%s)", g->decided_eager_us,
+                                    g->decided_replay_us, per_what(p));
     ok = ok && rp__bytes_printf(out, "; captures %llu, replays %llu, eager steps %llu\n",
                                 (unsigned long long)g->n_captures, (unsigned long long)g->n_replays,
                                 (unsigned long long)g->n_eager);

@@ -54,30 +54,56 @@ typedef struct rp__slot_info {
     size_t place;              /* offset in the arena, input or output buffer */
 } rp__slot_info;
 
-enum { RP_REPLAY_SAMPLES = 5 };
+enum { RP_REPLAY_PAIRS = 7 };
 
-typedef enum rp__segment_state { /* the life of a segment; see replay.h */
-                                 RP_SEGMENT_WARMING,
-                                 RP_SEGMENT_MEASURING,
-                                 RP_SEGMENT_REPLAY,
-                                 RP_SEGMENT_EAGER
-} rp__segment_state;
+/* X(code, text): why a segment runs as it does. The first RP_N_RUN_WHYS - 2 keep it eager. */
+#define RP_RUN_WHYS(X)                                                                             \
+    X(RP_WHY_WARMING, "warming: kernels are being compiled")                                       \
+    X(RP_WHY_OFF, "capture is off")                                                                \
+    X(RP_WHY_NO_CAPTURE, "the device cannot capture")                                              \
+    X(RP_WHY_MEASURING, "eager and replay are being measured")                                     \
+    X(RP_WHY_EAGER_FASTER, "eager was measured to be faster")                                      \
+    X(RP_WHY_EVICTED, "its graph made room for others")                                            \
+    X(RP_WHY_REFUSED, "its capture was refused")                                                   \
+    X(RP_WHY_ON, "capture is on")                                                                  \
+    X(RP_WHY_REPLAY_FASTER, "replay was measured to be faster")
+
+typedef enum rp__run_why {
+#define RP_X(code, text) code,
+    RP_RUN_WHYS(RP_X)
+#undef RP_X
+        RP_N_RUN_WHYS
+} rp__run_why;
+
+const char *rp__run_why_text(rp__run_why why); /* static */
+
+typedef struct rp__replay_pair {
+    double eager_us, replay_us;
+} rp__replay_pair;
 
 /* A longest run of ops with no host op between: the unit of capture. Everything after n_ops belongs
  * to replay.c. */
 typedef struct rp__segment {
     int32_t first_op, n_ops;
-    rp__segment_state state;
-    const char *reason; /* why it runs as it does; static text */
-    bool is_prepared;
-    uint32_t n_warm; /* eager steps since cold or since its graph was dropped */
-    uint32_t n_eager_samples, n_replay_samples;
-    float eager_us[RP_REPLAY_SAMPLES], replay_us[RP_REPLAY_SAMPLES]; /* per live token */
-    bool is_replay_faster; /* the last decision, and the medians it was made from */
-    float decided_eager_us, decided_replay_us; /* per live token; 0 before the first decision */
-    uint64_t n_eager, n_replays, n_captures, remeasure_at;
+    rp__run_why why;   /* of its last run */
+    rp_status refusal; /* of its capture, which is not tried again; 0: none */
     rp_graph *graph;
+    uint32_t epoch;
+    uint32_t n_warm;      /* eager steps since cold or since its graph was dropped */
+    uint32_t wait;        /* so many are wanted before the next capture */
+    uint64_t n_unearned;  /* replays its graph has yet to make to have been worth waiting for */
+    uint64_t n_eager, n_replays, n_captures;
     uint64_t last_used;
+
+    rp__replay_pair pairs[RP_REPLAY_PAIRS];
+    uint32_t n_pairs, n_uneven;
+    bool has_half; /* the first step of a pair is done */
+    double half_us;
+    int32_t half_live;
+
+    bool is_decided, is_replay_faster;
+    double decided_eager_us, decided_replay_us; /* medians the decision was made from */
+    uint64_t remeasure_at;                      /* runs of this segment */
 } rp__segment;
 
 /* Which slot each operand of an op is. */

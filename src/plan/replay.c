@@ -4,20 +4,33 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
 
 enum {
-    WARM_STEPS = 2, /* the first compiles, the second shows that nothing more is compiled */
-    FIRST_REMEASURE =
-        1024, /* steps until the first decision is looked at again; doubles every time */
-    SWITCH_GAIN_PERCENT = 5, /* a decision once made changes only for a gain beyond the noise */
+    WARM_STEPS = 2,
+    MAX_WAIT = 4096,        /* eager steps between captures of a graph that never earns itself */
+    CLEAR_PAIRS = 3,        /* so many pairs decide when they agree and differ clearly */
+    CLEAR_PERCENT = 10,     /* beyond the noise of a busy machine */
+    SWITCH_PERCENT = 3,     /* a decision changes only for more than this, in every pair */
+    FIRST_REMEASURE = 1024, /* steps until a decision is looked at again; doubles every time */
+    MEASURE_SHARE = 200,    /* measuring may cost one part in so many of the steps between */
+    UNEVEN_SHARE = 8,       /* steps of a pair may differ by this part of their live tokens */
+    MAX_UNEVEN = 32,        /* pairs thrown away for that, then any pair counts */
 };
+
+const char *rp__run_why_text(rp__run_why why) {
+    static const char *const texts[] = {
+#define RP_X(code, text) text,
+        RP_RUN_WHYS(RP_X)
+#undef RP_X
+    };
+    return (unsigned)why < RP_N_RUN_WHYS ? texts[why] : "?";
+}
 
 rp_status rp__replayer_init(rp__replayer *r, rp_device *device, const rp__replay_config *config,
                             rp_error *err) {
-    *r = (rp__replayer){.config = *config, .device = device};
+    *r = (rp__replayer){.config = *config, .device = device, .epoch = 1};
     if (r->config.max_graphs < 1) r->config.max_graphs = 1;
     r->held = rp__calloc((size_t)r->config.max_graphs, sizeof *r->held);
     if (!r->held)
@@ -33,10 +46,12 @@ static void drop_graph(rp__replayer *r, int i) {
     rp__graph_destroy(s->graph);
     s->graph = NULL;
     s->n_warm = 0;
-    s->n_eager_samples = s->n_replay_samples = 0;
-    s->remeasure_at = 0;
-    s->state = RP_SEGMENT_WARMING;
-    s->reason = "its graph was dropped from the store";
+    s->n_pairs = 0;
+    s->has_half = false;
+    if (!s->n_unearned)
+        s->wait = WARM_STEPS;
+    else if (s->wait < MAX_WAIT)
+        s->wait *= 2;
     r->held[i] = r->held[--r->n_held];
 }
 
@@ -46,6 +61,12 @@ static void drop_oldest(rp__replayer *r) {
         if (r->held[i]->last_used < r->held[oldest]->last_used) oldest = i;
     drop_graph(r, oldest);
     r->stats.n_evicted++;
+}
+
+static void hold(rp__replayer *r, rp__segment *s) {
+    r->held[r->n_held++] = s;
+    s->last_used = ++r->tick;
+    s->n_unearned = s->wait;
 }
 
 size_t rp__replayer_graph_bytes(const rp__replayer *r) {
@@ -60,49 +81,75 @@ void rp__replayer_clear(rp__replayer *r) {
     *r = (rp__replayer){0};
 }
 
+void rp__replayer_reset(rp__replayer *r) {
+    while (r->n_held) drop_graph(r, 0);
+    r->epoch++;
+}
+
 void rp__replayer_set_mode(rp__replayer *r, rp_capture_mode mode) {
     r->config.mode = mode;
 }
 
 /* ---- running ---- */
 
-static uint64_t now(const rp__replayer *r) {
-    return r->config.clock_ns ? r->config.clock_ns(r->config.clock_user) : rp__clock_ns();
-}
-
-static rp_status run_eager(rp__replayer *r, const rp__program *p, rp__segment *s, rp_error *err) {
-    const rp_op *ops = p->ops + s->first_op;
-    for (int32_t i = 0; i < s->n_ops && !s->is_prepared; i++)
-        RP_TRY(rp__device_prepare(r->device, &ops[i], err));
-    s->is_prepared = true;
-    for (int32_t i = 0; i < s->n_ops; i++) RP_TRY(rp__device_run(r->device, &ops[i], err));
-    s->n_eager++;
-    r->stats.n_eager++;
+static rp_status issue_ops(rp__replayer *r, const rp__program *p, const rp__segment *s,
+                           rp_error *err) {
+    for (int32_t i = 0; i < s->n_ops; i++)
+        RP_TRY(rp__device_run(r->device, &p->ops[s->first_op + i], err));
     return RP_OK;
 }
 
-static rp_status run_graph(rp__replayer *r, rp__segment *s, rp_error *err) {
+static rp_status run_eager(rp__replayer *r, const rp__program *p, rp__segment *s, rp__run_why why,
+                           rp_error *err) {
+    s->why = why;
+    RP_TRY(issue_ops(r, p, s, err));
+    s->n_warm++;
+    s->n_eager++;
+    r->stats.n_eager++;
+    r->stats.n_by_reason[why]++;
+    return RP_OK;
+}
+
+static rp_status run_graph(rp__replayer *r, rp__segment *s, rp__run_why why, rp_error *err) {
+    s->why = why;
     RP_TRY(rp__graph_replay(s->graph, err));
     s->last_used = ++r->tick;
     s->n_replays++;
+    if (s->n_unearned) s->n_unearned--;
     r->stats.n_replays++;
     return RP_OK;
 }
+
+/* ---- capturing ---- */
 
 static rp_status issue_captured(rp__replayer *r, const rp__program *p, const rp__segment *s,
                                 rp_graph **graph, rp_error *err) {
     char name[64];
     RP_TRY(rp__capture_begin(r->device, err));
-    for (int32_t i = 0; i < s->n_ops; i++)
-        if (rp__device_run(r->device, &p->ops[s->first_op + i], err) < 0)
-            break; /* the end says it again */
+    (void)issue_ops(r, p, s, err); /* a failure is said again by the end */
     return rp__capture_end_graph(r->device, rp__bucket_text(&p->bucket, name, sizeof name), graph,
                                  err);
 }
 
-/* Captures the segment; the captured step is this step. A refusal is remembered and the step runs
- * eagerly. */
-static rp_status capture(rp__replayer *r, rp__program *p, rp__segment *s, rp_error *err) {
+static rp_status refuse(rp__replayer *r, rp__segment *s, rp_status status, const char *sentence) {
+    r->stats.n_refused++;
+    s->refusal = status;
+    s->why = RP_WHY_REFUSED;
+    rp__log(RP_LOG_WARN, "a step stays eager, its capture was refused: %s", sentence);
+    return RP_AGAIN;
+}
+
+/* Memory that others' graphs hold is theirs to lose; only a graph that does not fit alone is
+ * refused. */
+static rp_status make_room(rp__replayer *r, rp__segment *s, const rp_error *why) {
+    if (!r->n_held) return refuse(r, s, RP_ENOMEM, why->message);
+    drop_oldest(r);
+    s->n_warm = 0;
+    return RP_AGAIN;
+}
+
+/* The captured step is this step. RP_AGAIN: there is no graph, and the step is to be run again. */
+static rp_status capture(rp__replayer *r, const rp__program *p, rp__segment *s, rp_error *err) {
     if (r->n_held == r->config.max_graphs) drop_oldest(r);
     rp_error why = {0};
     rp_status st = issue_captured(r, p, s, &s->graph, &why);
@@ -110,109 +157,245 @@ static rp_status capture(rp__replayer *r, rp__program *p, rp__segment *s, rp_err
         if (err) *err = why;
         return st;
     }
-    if (st < 0) {
-        r->stats.n_refused++;
-        s->state = RP_SEGMENT_EAGER;
-        s->reason = "its capture was refused";
-        rp__log(RP_LOG_WARN, "a step stays eager, its capture was refused: %s", why.message);
-        return run_eager(r, p, s, err);
-    }
-    r->held[r->n_held++] = s;
-    s->last_used = ++r->tick;
+    if (st == RP_ENOMEM) return make_room(r, s, &why);
+    if (st < 0) return refuse(r, s, st, why.message);
+    hold(r, s);
     r->stats.n_captures++;
     if (s->n_captures++) r->stats.n_recaptures++;
-    while (r->config.max_graph_bytes && r->n_held > 1 &&
-           rp__replayer_graph_bytes(r) > r->config.max_graph_bytes)
-        drop_oldest(r);
+    size_t most = r->config.max_graph_bytes;
+    while (most && r->n_held > 1 && rp__replayer_graph_bytes(r) > most) drop_oldest(r);
+    if (!most || rp__replayer_graph_bytes(r) <= most) return RP_OK;
+    drop_graph(r, 0);
+    (void)refuse(r, s, RP_ELIMIT, "the graph is larger than all graphs together may be");
+    return RP_OK; /* this step was run */
+}
+
+/* ---- measuring ---- */
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, uint32_t n) { /* sorts v */
+    qsort(v, n, sizeof *v, by_value);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+/* How many pairs show replay (or eager) to gain more than `percent` of the other. */
+static uint32_t n_agreeing(const rp__segment *s, bool is_replay, int percent) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_pairs; i++) {
+        const rp__replay_pair *q = &s->pairs[i];
+        double winner = is_replay ? q->replay_us : q->eager_us,
+               loser = is_replay ? q->eager_us : q->replay_us;
+        n += winner < loser * (1 - percent / 100.0);
+    }
+    return n;
+}
+
+static bool is_clear(const rp__segment *s) {
+    return s->n_pairs >= CLEAR_PAIRS && (n_agreeing(s, true, CLEAR_PERCENT) == s->n_pairs ||
+                                         n_agreeing(s, false, CLEAR_PERCENT) == s->n_pairs);
+}
+
+/* Steps until the next measurement: what its slower steps may waste is a small share of them. */
+static uint64_t steps_between(const rp__segment *s) {
+    double slow = s->decided_eager_us, fast = s->decided_replay_us;
+    if (slow < fast) {
+        slow = s->decided_replay_us;
+        fast = s->decided_eager_us;
+    }
+    uint64_t steps = s->n_eager + s->n_replays;
+    if (steps < FIRST_REMEASURE) steps = FIRST_REMEASURE;
+    double wasted = fast > 0 ? RP_REPLAY_PAIRS * (slow / fast - 1) * MEASURE_SHARE : 0;
+    return wasted > (double)steps ? (uint64_t)wasted : steps;
+}
+
+static void settle(rp__replayer *r, rp__segment *s, double eager_us, double replay_us,
+                   bool is_replay_faster) {
+    s->is_decided = true;
+    s->is_replay_faster = is_replay_faster;
+    s->decided_eager_us = eager_us;
+    s->decided_replay_us = replay_us;
+    s->remeasure_at = s->n_eager + s->n_replays + steps_between(s);
+    s->n_pairs = s->n_uneven = 0;
+    s->why = is_replay_faster ? RP_WHY_REPLAY_FASTER : RP_WHY_EAGER_FASTER;
+    r->stats.n_measurements++;
+}
+
+static void decide(rp__replayer *r, rp__segment *s) {
+    double eager[RP_REPLAY_PAIRS], replay[RP_REPLAY_PAIRS];
+    for (uint32_t i = 0; i < s->n_pairs; i++) {
+        eager[i] = s->pairs[i].eager_us;
+        replay[i] = s->pairs[i].replay_us;
+    }
+    double eager_us = median(eager, s->n_pairs), replay_us = median(replay, s->n_pairs);
+    bool is_faster = replay_us < eager_us;
+    if (s->is_decided) {
+        bool is_other = !s->is_replay_faster;
+        bool changes = n_agreeing(s, is_other, SWITCH_PERCENT) == s->n_pairs;
+        is_faster = changes ? is_other : s->is_replay_faster;
+    }
+    settle(r, s, eager_us, replay_us, is_faster);
+}
+
+/* Runs the segment one way between two syncs: what was queued before does not count, and all that
+ * is queued now does. */
+static rp_status run_timed(rp__replayer *r, const rp__program *p, rp__segment *s, bool with_graph,
+                           double *us, rp_error *err) {
+    RP_TRY(rp__device_sync(r->device, err));
+    double start = rp__device_clock_us(r->device);
+    RP_TRY(with_graph ? run_graph(r, s, RP_WHY_MEASURING, err)
+                      : run_eager(r, p, s, RP_WHY_MEASURING, err));
+    RP_TRY(rp__device_sync(r->device, err));
+    *us = rp__device_clock_us(r->device) - start;
+    return RP_OK;
+}
+
+/* Steps of one bucket take the same time on a device that computes padding, and about as much per
+ * live token on one that does not. There the steps of a pair should be about the same size. */
+static bool is_uneven(const rp__segment *s, int32_t n_live) {
+    int64_t more = n_live > s->half_live ? n_live : s->half_live, apart = n_live - s->half_live;
+    return (apart < 0 ? -apart : apart) * UNEVEN_SHARE > more;
+}
+
+/* One step of a pair. Which way comes first alternates, so that a machine that gets slower favours
+ * neither. */
+static rp_status measure(rp__replayer *r, const rp__program *p, rp__segment *s, int32_t n_live,
+                         rp_error *err) {
+    bool is_per_token = rp__device_props(r->device)->has_live_rows && n_live > 0;
+    bool with_graph = (s->n_pairs + s->has_half) % 2;
+    double us;
+    RP_TRY(run_timed(r, p, s, with_graph, &us, err));
+    if (is_per_token) us /= n_live;
+    s->has_half = !s->has_half;
+    if (s->has_half) {
+        s->half_us = us;
+        s->half_live = n_live;
+        return RP_OK;
+    }
+    if (is_per_token && is_uneven(s, n_live) && s->n_uneven++ < MAX_UNEVEN) return RP_OK;
+    s->pairs[s->n_pairs++] = with_graph ? (rp__replay_pair){s->half_us, us}
+                                        : (rp__replay_pair){us, s->half_us};
+    if (is_clear(s) || s->n_pairs == RP_REPLAY_PAIRS) decide(r, s);
     return RP_OK;
 }
 
 /* ---- deciding ---- */
 
-static int by_value(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
+/* After a loss nothing is compiled; a segment that never ran starts the same way. */
+static void enter_epoch(const rp__replayer *r, rp__segment *s) {
+    if (s->epoch == r->epoch) return;
+    s->epoch = r->epoch;
+    s->n_warm = 0;
+    if (!s->wait) s->wait = WARM_STEPS;
 }
 
-static float median(const float *v) {
-    float sorted[RP_REPLAY_SAMPLES];
-    memcpy(sorted, v, sizeof sorted);
-    qsort(sorted, RP_REPLAY_SAMPLES, sizeof *sorted, by_value);
-    return sorted[RP_REPLAY_SAMPLES / 2];
+static bool is_measured_now(const rp__segment *s) {
+    return !s->is_decided || s->n_eager + s->n_replays >= s->remeasure_at;
 }
 
-static void decide(rp__segment *s) {
-    float eager = median(s->eager_us), replay = median(s->replay_us);
-    float keep = 1.0f - SWITCH_GAIN_PERCENT / 100.0f;
-    bool is_first = s->remeasure_at == 0;
-    if (is_first)
-        s->is_replay_faster = replay < eager;
-    else
-        s->is_replay_faster = s->is_replay_faster ? eager >= replay * keep : replay < eager * keep;
-    s->state = s->is_replay_faster ? RP_SEGMENT_REPLAY : RP_SEGMENT_EAGER;
-    s->reason = s->is_replay_faster ? "replay was measured to be faster"
-                                    : "eager was measured to be faster";
-    s->decided_eager_us = eager;
-    s->decided_replay_us = replay;
-    uint64_t steps = s->n_eager + s->n_replays;
-    s->remeasure_at = steps + (is_first ? FIRST_REMEASURE : steps);
-    s->n_eager_samples = s->n_replay_samples = 0;
+static rp_status run_without_graph(rp__replayer *r, const rp__program *p, rp__segment *s,
+                                   rp_error *err) {
+    if (r->config.mode == RP_CAPTURE_AUTO && s->is_decided && !s->is_replay_faster &&
+        !is_measured_now(s))
+        return run_eager(r, p, s, RP_WHY_EAGER_FASTER, err);
+    if (s->n_warm >= s->wait) return capture(r, p, s, err);
+    return run_eager(r, p, s, s->n_captures ? RP_WHY_EVICTED : RP_WHY_WARMING, err);
 }
 
-static rp_status measure(rp__replayer *r, rp__program *p, rp__segment *s, int32_t n_live,
-                         rp_error *err) {
-    bool with_graph = s->n_replay_samples < s->n_eager_samples;
-    RP_TRY(rp__device_sync(r->device, err));
-    uint64_t start = now(r);
-    RP_TRY(with_graph ? run_graph(r, s, err) : run_eager(r, p, s, err));
-    RP_TRY(rp__device_sync(r->device, err));
-    float us = (float)(now(r) - start) / 1000.0f / (float)(n_live > 0 ? n_live : 1);
-    if (with_graph)
-        s->replay_us[s->n_replay_samples++] = us;
-    else
-        s->eager_us[s->n_eager_samples++] = us;
-    if (s->n_replay_samples < RP_REPLAY_SAMPLES) return RP_OK;
-    decide(s);
-    return RP_OK;
-}
-
-static rp_status run_segment(rp__replayer *r, rp__program *p, rp__segment *s, int32_t n_live,
+static rp_status run_segment(rp__replayer *r, const rp__program *p, rp__segment *s, int32_t n_live,
                              rp_error *err) {
     rp_capture_mode mode = r->config.mode;
-    if (mode == RP_CAPTURE_OFF || !rp__device_has_capture(r->device)) {
-        s->reason = mode == RP_CAPTURE_OFF ? "capture is off" : "the device cannot capture";
-        return run_eager(r, p, s, err);
-    }
-    if (s->graph && mode == RP_CAPTURE_ON) return run_graph(r, s, err);
-    if (s->state == RP_SEGMENT_EAGER && !s->graph) return run_eager(r, p, s, err); /* refused */
-    if (!s->graph) {
-        if (s->n_warm++ < WARM_STEPS) {
-            s->reason = "warming";
-            return run_eager(r, p, s, err);
-        }
-        RP_TRY(capture(r, p, s, err));
-        if (s->graph) {
-            s->state = mode == RP_CAPTURE_ON ? RP_SEGMENT_REPLAY : RP_SEGMENT_MEASURING;
-            s->reason = mode == RP_CAPTURE_ON ? "capture is on" : "measuring";
-        }
-        return RP_OK;
-    }
-    if (s->state != RP_SEGMENT_MEASURING && s->n_eager + s->n_replays >= s->remeasure_at)
-        s->state = RP_SEGMENT_MEASURING;
-    if (s->state == RP_SEGMENT_MEASURING) return measure(r, p, s, n_live, err);
-    return s->state == RP_SEGMENT_REPLAY ? run_graph(r, s, err) : run_eager(r, p, s, err);
+    enter_epoch(r, s);
+    if (mode == RP_CAPTURE_OFF) return run_eager(r, p, s, RP_WHY_OFF, err);
+    if (!rp__device_has_capture(r->device)) return run_eager(r, p, s, RP_WHY_NO_CAPTURE, err);
+    if (s->refusal) return run_eager(r, p, s, RP_WHY_REFUSED, err);
+    if (!s->graph) return run_without_graph(r, p, s, err);
+    if (mode == RP_CAPTURE_ON) return run_graph(r, s, RP_WHY_ON, err);
+    if (is_measured_now(s)) return measure(r, p, s, n_live, err);
+    if (s->is_replay_faster) return run_graph(r, s, RP_WHY_REPLAY_FASTER, err);
+    return run_eager(r, p, s, RP_WHY_EAGER_FASTER, err);
 }
 
 rp_status rp__replayer_run(rp__replayer *r, rp__program *p, int32_t n_live, rp_error *err) {
     rp__assert(p->is_bound, "a program is run before it is bound");
+    for (int32_t i = 0; i < p->n_segments; i++) {
+        rp_status st = run_segment(r, p, &p->segments[i], n_live, err);
+        if (st != RP_OK) return st;
+    }
     r->stats.n_steps++;
-    for (int32_t i = 0; i < p->n_segments; i++)
-        RP_TRY(run_segment(r, p, &p->segments[i], n_live, err));
     return RP_OK;
+}
+
+/* ---- on demand ---- */
+
+static rp_status capture_segment(rp__replayer *r, const rp__program *p, rp__segment *s,
+                                 rp_error *err) {
+    enter_epoch(r, s);
+    if (s->graph || s->refusal) return run_eager(r, p, s, RP_WHY_WARMING, err);
+    while (s->n_warm < WARM_STEPS) RP_TRY(run_eager(r, p, s, RP_WHY_WARMING, err));
+    return capture(r, p, s, err);
 }
 
 rp_status rp__replayer_capture_now(rp__replayer *r, rp__program *p, rp_error *err) {
     if (!rp__device_has_capture(r->device)) return RP_OK;
-    for (int i = 0; i <= WARM_STEPS; i++) RP_TRY(rp__replayer_run(r, p, p->bucket.n_tokens, err));
+    if (r->n_held + p->n_segments > r->config.max_graphs) return RP_END;
+    for (int32_t i = 0; i < p->n_segments; i++) {
+        rp_status st = capture_segment(r, p, &p->segments[i], err);
+        if (st != RP_OK) return st;
+    }
+    return RP_OK;
+}
+
+static rp_status measure_segment(rp__replayer *r, const rp__program *p, rp__segment *s,
+                                 int32_t n_pairs, double *samples, rp_error *err) {
+    double *eager = samples, *replay = samples + n_pairs;
+    for (int32_t i = 0; i < n_pairs; i++)
+        for (int half = 0; half < 2; half++) {
+            bool with_graph = (i + half) % 2;
+            if (with_graph && !s->graph) continue;
+            RP_TRY(run_timed(r, p, s, with_graph, with_graph ? &replay[i] : &eager[i], err));
+        }
+    double eager_us = median(eager, (uint32_t)n_pairs),
+           replay_us = s->graph ? median(replay, (uint32_t)n_pairs) : 0;
+    if (s->graph) settle(r, s, eager_us, replay_us, replay_us < eager_us);
+    s->decided_eager_us = eager_us;
+    return RP_OK;
+}
+
+static void add_to_report(const rp__replayer *r, const rp__segment *s, rp__replay_report *out) {
+    out->eager_us += s->decided_eager_us;
+    out->replay_us += s->graph ? s->decided_replay_us : s->decided_eager_us;
+    if (s->graph) {
+        out->graph_bytes += rp__graph_bytes(s->graph);
+        out->is_replay_faster |= s->is_replay_faster;
+        out->why = out->is_replay_faster ? RP_WHY_REPLAY_FASTER : RP_WHY_EAGER_FASTER;
+    } else if (s->refusal) {
+        out->why = RP_WHY_REFUSED;
+        out->refusal = s->refusal;
+    } else {
+        out->why = rp__device_has_capture(r->device) ? RP_WHY_EVICTED : RP_WHY_NO_CAPTURE;
+    }
+}
+
+rp_status rp__replayer_measure(rp__replayer *r, rp__program *p, int32_t n_pairs, double *samples,
+                               rp__replay_report *out, rp_error *err) {
+    *out = (rp__replay_report){0};
+    bool has_graph = false;
+    for (int32_t i = 0; i < p->n_segments; i++) {
+        rp__segment *s = &p->segments[i];
+        enter_epoch(r, s);
+        while (s->n_warm < WARM_STEPS) RP_TRY(run_eager(r, p, s, RP_WHY_WARMING, err));
+        if (rp__device_has_capture(r->device) && !s->graph && !s->refusal) {
+            rp_status st = capture(r, p, s, err);
+            if (st != RP_OK) return st;
+        }
+        RP_TRY(measure_segment(r, p, s, n_pairs, samples, err));
+        add_to_report(r, s, out);
+        has_graph |= s->graph != NULL;
+    }
+    if (!has_graph) out->replay_us = 0;
     return RP_OK;
 }

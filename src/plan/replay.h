@@ -1,13 +1,22 @@
 /* The replay policy: whether a segment runs op by op or as a captured graph. The only copy of this
  * decision.
  *
- * Life of a segment: WARMING (eager, at least two steps, so that kernels are compiled and caches
- * are hot) -> its graph is captured -> with RP_CAPTURE_ON: REPLAY; with RP_CAPTURE_AUTO: MEASURING
- * (eager and replay take turns, a few samples each) -> REPLAY or EAGER, whichever median is lower;
- * measured again after ever longer stretches, and then changed only for a clear gain. A refused
- * capture leaves the segment EAGER, with the reason. Graphs are kept in a store bounded by count
- * and bytes; the least recently used one goes first, and its segment warms again. RP_CAPTURE_OFF
- * runs everything eagerly; the results are the same bits. Threads: the device's one. */
+ * Life of a segment: eager while cold, for two steps at least (the first compiles, the second shows
+ * that nothing more is) -> captured -> with RP_CAPTURE_ON: replayed; with RP_CAPTURE_AUTO: measured
+ * (eager and replay take turns in pairs of steps, three pairs when they agree clearly, seven
+ * otherwise) -> replayed or eager, whichever median is lower. It is measured again after ever
+ * longer stretches, so seldom that measuring costs less than half a percent, and the decision then
+ * changes only for a gain that every pair shows. A refused capture leaves the segment eager, with
+ * the reason.
+ *
+ * Graphs are kept in a store bounded by count and bytes; the least recently replayed one goes
+ * first. Its segment keeps its decision and is captured again after as many eager steps as before,
+ * or twice as many when the graph had not replayed that often: more segments than places cannot
+ * make the store spend its time capturing.
+ *
+ * RP_CAPTURE_OFF runs everything eagerly. Results are the same bits in every mode. Times are those
+ * of the device's clock, so a simulated device is judged by its simulated times.
+ * Threads: the device's one. */
 #ifndef RP_PLAN_REPLAY_H
 #define RP_PLAN_REPLAY_H
 
@@ -16,14 +25,14 @@
 
 typedef struct rp__replay_config {
     rp_capture_mode mode;
-    int max_graphs;               /* at least 1 */
-    size_t max_graph_bytes;       /* 0: no bound */
-    uint64_t (*clock_ns)(void *); /* NULL: real time; a simulated device's own clock otherwise */
-    void *clock_user;
+    int max_graphs;         /* at least 1 */
+    size_t max_graph_bytes; /* 0: no bound */
 } rp__replay_config;
 
-typedef struct rp__replay_stats {
+typedef struct rp__replay_stats { /* runs of segments */
     uint64_t n_steps, n_captures, n_recaptures, n_replays, n_eager, n_refused, n_evicted;
+    uint64_t n_measurements;              /* decisions made, first ones included */
+    uint64_t n_by_reason[RP_N_RUN_WHYS]; /* of n_eager */
 } rp__replay_stats;
 
 typedef struct rp__replayer {
@@ -33,6 +42,7 @@ typedef struct rp__replayer {
     rp__segment **held; /* segments that have a graph, max_graphs of them at most */
     int n_held;
     uint64_t tick;
+    uint32_t epoch; /* grows when kernels become cold */
 } rp__replayer;
 
 rp_status rp__replayer_init(rp__replayer *r, rp_device *device, const rp__replay_config *config,
@@ -41,13 +51,33 @@ void rp__replayer_clear(
     rp__replayer *r); /* destroys the graphs; the programs they came from are still there */
 void rp__replayer_set_mode(rp__replayer *r, rp_capture_mode mode); /* from the next step on */
 
+/* Destroys every graph and takes every kernel for cold: a lost device is about to be opened again.
+ * Decisions and statistics stay. */
+void rp__replayer_reset(rp__replayer *r);
+
 /* Runs the bound program once; its inputs are in place. n_live: live tokens, to compare steps of
- * different size. A failure of the device comes back as it is; the graph store stays consistent. */
+ * different size. RP_AGAIN: a capture was refused, and what its ops wrote is undefined: write the
+ * inputs again and run again, which is then eager. A failure of the device comes back as it is; the
+ * graph store stays consistent. */
 rp_status rp__replayer_run(rp__replayer *r, rp__program *p, int32_t n_live, rp_error *err);
 
-/* Prepares and captures all of a program now: runs it (twice warm, then captured) on whatever its
- * inputs hold. */
+/* Warms and captures all of a program now, on whatever its inputs hold. RP_AGAIN as above;
+ * RP_END: the store is full, nothing was captured. */
 rp_status rp__replayer_capture_now(rp__replayer *r, rp__program *p, rp_error *err);
+
+/* What rp__replayer_measure found. Times are of one step, from an idle device to an idle device. */
+typedef struct rp__replay_report {
+    double eager_us, replay_us; /* medians; replay_us 0: no graph */
+    bool is_replay_faster;
+    rp__run_why why;
+    rp_status refusal; /* of the capture, when it was refused */
+    size_t graph_bytes;
+} rp__replay_report;
+
+/* Measures n_pairs interleaved pairs (eager and replay of the same step) and decides from their
+ * medians, in any mode. `samples` has room for 2 * n_pairs. RP_AGAIN as above. */
+rp_status rp__replayer_measure(rp__replayer *r, rp__program *p, int32_t n_pairs, double *samples,
+                               rp__replay_report *out, rp_error *err);
 
 size_t rp__replayer_graph_bytes(const rp__replayer *r);
 

@@ -98,6 +98,21 @@ RP_TEST(device, incomplete_tables_are_refused) {
     assert_int_equal(rp__device_open("emu", &config, &dev, &err), RP_EVERSION);
 }
 
+/* A table from before devices had clocks: what stands behind its end is never looked at. */
+RP_TEST(device, table_without_a_clock_is_taken) {
+    rp_error err = {0};
+    rp_device *dev;
+    rp_device_api api = rp__emu_api;
+    api.bytes = (uint32_t)offsetof(rp_device_api, clock_us);
+    api.clock_us = (double (*)(void *))(uintptr_t)1;
+    api.clock_host_op = NULL;
+    assert_ok(rp__device_open_api(&api, NULL, &dev, &err), err);
+    double first = rp__device_clock_us(dev);
+    assert_true(first > 0 && rp__device_clock_us(dev) >= first); /* real time */
+    rp__device_clock_host_op(dev, NULL);
+    rp__device_close(dev);
+}
+
 RP_TEST(device, without_capture_it_says_so) {
     rp_error err = {0};
     rp_device *dev = open_emu("bodies=reference,capture=0");

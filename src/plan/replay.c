@@ -10,8 +10,9 @@
 enum {
     WARM_STEPS = 2,
     MAX_WAIT = 4096,        /* eager steps between captures of a graph that never earns itself */
-    CLEAR_PAIRS = 3,        /* so many pairs decide when they agree and differ clearly */
-    CLEAR_PERCENT = 10,     /* beyond the noise of a busy machine */
+    CLEAR_PAIRS = 2,        /* so many pairs decide when each shows a gain of CLEAR_PERCENT, */
+    CLEAR_PERCENT = 25,     /* far beyond the noise of a busy machine; twice as many when each */
+    LESS_CLEAR_PERCENT = 10 /* shows this */,
     SWITCH_PERCENT = 3,     /* a decision changes only for more than this, in every pair */
     FIRST_REMEASURE = 1024, /* steps until a decision is looked at again; doubles every time */
     MEASURE_SHARE = 200,    /* measuring may cost one part in so many of the steps between */
@@ -194,9 +195,13 @@ static uint32_t n_agreeing(const rp__segment *s, bool is_replay, int percent) {
     return n;
 }
 
+static bool all_agree(const rp__segment *s, int percent) {
+    return n_agreeing(s, true, percent) == s->n_pairs || n_agreeing(s, false, percent) == s->n_pairs;
+}
+
 static bool is_clear(const rp__segment *s) {
-    return s->n_pairs >= CLEAR_PAIRS && (n_agreeing(s, true, CLEAR_PERCENT) == s->n_pairs ||
-                                         n_agreeing(s, false, CLEAR_PERCENT) == s->n_pairs);
+    return (s->n_pairs >= CLEAR_PAIRS && all_agree(s, CLEAR_PERCENT)) ||
+           (s->n_pairs >= 2 * CLEAR_PAIRS && all_agree(s, LESS_CLEAR_PERCENT));
 }
 
 /* Steps until the next measurement: what its slower steps may waste is a small share of them. */
@@ -297,11 +302,14 @@ static bool is_measured_now(const rp__segment *s) {
 }
 
 static rp_status run_without_graph(rp__replayer *r, const rp__program *p, rp__segment *s,
-                                   rp_error *err) {
-    if (r->config.mode == RP_CAPTURE_AUTO && s->is_decided && !s->is_replay_faster &&
-        !is_measured_now(s))
+                                   int32_t n_live, rp_error *err) {
+    bool is_auto = r->config.mode == RP_CAPTURE_AUTO;
+    if (is_auto && s->is_decided && !s->is_replay_faster && !is_measured_now(s))
         return run_eager(r, p, s, RP_WHY_EAGER_FASTER, err);
     if (s->n_warm >= s->wait) return capture(r, p, s, err);
+    /* The last eager step before the capture is warm: it is the first half of the first pair. */
+    bool is_last = s->n_warm + 1 == s->wait && !s->has_half && !s->n_pairs;
+    if (is_auto && !s->is_decided && is_last) return measure(r, p, s, n_live, err);
     return run_eager(r, p, s, s->n_captures ? RP_WHY_EVICTED : RP_WHY_WARMING, err);
 }
 
@@ -312,7 +320,7 @@ static rp_status run_segment(rp__replayer *r, const rp__program *p, rp__segment 
     if (mode == RP_CAPTURE_OFF) return run_eager(r, p, s, RP_WHY_OFF, err);
     if (!rp__device_has_capture(r->device)) return run_eager(r, p, s, RP_WHY_NO_CAPTURE, err);
     if (s->refusal) return run_eager(r, p, s, RP_WHY_REFUSED, err);
-    if (!s->graph) return run_without_graph(r, p, s, err);
+    if (!s->graph) return run_without_graph(r, p, s, n_live, err);
     if (mode == RP_CAPTURE_ON) return run_graph(r, s, RP_WHY_ON, err);
     if (is_measured_now(s)) return measure(r, p, s, n_live, err);
     if (s->is_replay_faster) return run_graph(r, s, RP_WHY_REPLAY_FASTER, err);

@@ -3,8 +3,8 @@
  *
  * Life of a segment: eager while cold, for two steps at least (the first compiles, the second shows
  * that nothing more is) -> captured -> with RP_CAPTURE_ON: replayed; with RP_CAPTURE_AUTO: measured
- * (eager and replay take turns in pairs of steps, three pairs when they agree clearly, seven
- * otherwise) -> replayed or eager, whichever median is lower. It is measured again after ever
+ * (eager and replay take turns in pairs of steps, two pairs when they agree clearly, up to
+ * seven otherwise) -> replayed or eager, whichever median is lower. It is measured again after ever
  * longer stretches, so seldom that measuring costs less than half a percent, and the decision then
  * changes only for a gain that every pair shows. A refused capture leaves the segment eager, with
  * the reason.

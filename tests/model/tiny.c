@@ -18,7 +18,8 @@ rp_tiny_config rp_tiny_default(const char *path) {
                             .block_size = 8,
                             .n_ctx = 64,
                             .kv_type = RP_F32,
-                            .capture = RP_CAPTURE_ON};
+                            .capture = RP_CAPTURE_ON,
+                            .max_graphs = 32};
 }
 
 void rp_tiny_open(rp_tiny *t, const rp_tiny_config *c) {
@@ -33,10 +34,10 @@ void rp_tiny_open(rp_tiny *t, const rp_tiny_config *c) {
     rp__stepper_config sc = {.max_seqs = c->max_seqs,
                              .max_tokens = c->max_tokens,
                              .block_size = c->block_size,
-                             .n_blocks = per_seq * 8 + 1,
+                             .n_blocks = c->n_blocks ? c->n_blocks : per_seq * 8 + 1,
                              .k_type = c->kv_type,
                              .v_type = c->kv_type,
-                             .replay = {.mode = c->capture, .max_graphs = 32}};
+                             .replay = {.mode = c->capture, .max_graphs = c->max_graphs}};
     assert_ok(rp__stepper_plan(&t->stepper, t->model, &sc, &err), err);
     assert_ok(rp__model_load(t->model, NULL, NULL, &err), err);
     assert_ok(rp__stepper_load(&t->stepper, &err), err);

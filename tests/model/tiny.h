@@ -11,8 +11,10 @@ typedef struct rp_tiny_config {
     const char *device, *device_options;
     int n_threads;
     int32_t max_seqs, max_tokens, block_size, n_ctx;
+    int32_t n_blocks; /* with the sink; 0: enough for 8 sequences */
     rp_dtype kv_type;
     rp_capture_mode capture;
+    int max_graphs;
 } rp_tiny_config;
 
 typedef struct rp_tiny {

@@ -192,8 +192,8 @@ static const rp__option rows[RP_N_OPTIONS] = {
     [RP_OPT_MAX_NUM_SEQS] = {.name = "max-num-seqs", .shorts = "np", .aliases = "parallel",
         .kind = RP_OPT_INT,
         .value = "N", .default_text = "8", .min = 1, .max = 4096,
-        .help = "most sequences that step together; `run`, `chat` and `bench` use 1 unless told "
-                "otherwise",
+        .help = "most sequences that step together; `explain` takes it, the others "
+                "use 1 unless told otherwise",
         .group = IN_MEMORY, .commands = FITS},
     [RP_OPT_MAX_BATCH_TOKENS] = {.name = "max-num-batched-tokens", .shorts = "b ub",
         .aliases = "batch-size ubatch-size",

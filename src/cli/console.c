@@ -33,7 +33,7 @@ void rp__cli_status_line(const char *fmt, ...) {
 }
 
 int rp__cli_usage(const char *fmt, ...) {
-    rp_error err;
+    rp_error err = {.code = RP_EINVAL};
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(err.message, sizeof err.message, fmt, ap);
@@ -43,8 +43,9 @@ int rp__cli_usage(const char *fmt, ...) {
 }
 
 int rp__cli_fail(const rp_error *err) {
+    const char *who = err->code == RP_ETEMPLATE ? "the chat template refused: " : "";
     clear_line();
-    fprintf(stderr, "reprise: %s\n", err->message);
+    fprintf(stderr, "reprise: %s%s\n", who, err->message);
     return RP_CLI_FAILED;
 }
 

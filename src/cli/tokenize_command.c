@@ -3,29 +3,77 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "base/utf8.h"
 #include "cli/cli.h"
 #include "cli/json_writer.h"
 
 /* ---- text to ids ---- */
 
-static void add_piece(rp__bytes *b, rp_vocab *v, int32_t id) {
-    size_t n = 0;
-    const char *piece = rp_vocab_piece(v, id, &n);
-    rp__json_add_text(b, piece ? piece : "", piece ? n : 0);
+/* The bytes a token stands for inside a text. At a text's start some vocabularies drop a blank, so
+ * the token is put twice and the second one taken. */
+static void add_token_bytes(rp__bytes *out, rp_vocab *v, int32_t id) {
+    char *once = NULL, *twice = NULL;
+    size_t n_once = 0, n_twice = 0;
+    if (rp_vocab_detokenize(v, &id, 1, true, &once, &n_once, NULL) == RP_OK &&
+        rp_vocab_detokenize(v, (int32_t[]){id, id}, 2, true, &twice, &n_twice, NULL) == RP_OK)
+        rp__bytes_add(out, twice + n_once, n_twice - n_once);
+    rp_free(once);
+    rp_free(twice);
+}
+
+/* In quotes on one line; a byte that is not part of a character here as \xNN. */
+static void add_quoted(rp__bytes *b, const char *p, size_t n) {
+    rp__bytes_add_char(b, '"');
+    while (n) {
+        uint32_t cp;
+        size_t took = rp__utf8_decode(p, n, &cp);
+        if (cp == '\n')
+            rp__bytes_add_str(b, "\\n");
+        else if (cp == '"' || cp == '\\')
+            rp__bytes_printf(b, "\\%c", (int)cp);
+        else if (cp != RP_UTF8_BAD && cp >= 0x20 && cp != 0x7f)
+            rp__bytes_add(b, p, took);
+        else
+            for (size_t i = 0; i < took; i++) rp__bytes_printf(b, "\\x%02X", (unsigned char)p[i]);
+        p += took;
+        n -= took;
+    }
+    rp__bytes_add_char(b, '"');
+}
+
+static void add_token_json(rp__bytes *b, rp_vocab *v, int32_t id) {
+    size_t n_piece = 0;
+    const char *piece = rp_vocab_piece(v, id, &n_piece);
+    rp__bytes text = {0};
+    add_token_bytes(&text, v, id);
+    rp__json_open(b, NULL, '{');
+    rp__json_int(b, "id", id);
+    rp__json_strn(b, "piece", piece ? piece : "", piece ? n_piece : 0);
+    rp__json_open(b, "bytes", '[');
+    for (size_t i = 0; i < text.n; i++) rp__json_int(b, NULL, (unsigned char)text.p[i]);
+    rp__json_close(b, ']');
+    rp__json_close(b, '}');
+    if (text.failed) b->failed = true;
+    rp__bytes_clear(&text);
+}
+
+static void add_token_line(rp__bytes *b, rp_vocab *v, int32_t id) {
+    rp__bytes text = {0};
+    add_token_bytes(&text, v, id);
+    rp__bytes_printf(b, "%d\t", (int)id);
+    add_quoted(b, text.p, text.n);
+    rp__bytes_add_char(b, '\n');
+    if (text.failed) b->failed = true;
+    rp__bytes_clear(&text);
 }
 
 static void add_ids_json(rp__bytes *b, rp_vocab *v, const int32_t *ids, size_t n, bool pieces) {
     rp__json_open(b, NULL, '[');
     for (size_t i = 0; i < n; i++) {
-        if (!pieces) {
+        if (pieces)
+            add_token_json(b, v, ids[i]);
+        else
             rp__json_int(b, NULL, ids[i]);
-            continue;
-        }
-        rp__json_open(b, NULL, '{');
-        rp__json_int(b, "id", ids[i]);
-        rp__json_key(b, "piece");
-        add_piece(b, v, ids[i]);
-        rp__json_close(b, '}');
     }
     rp__json_close(b, ']');
     rp__bytes_add_char(b, '\n');
@@ -33,13 +81,10 @@ static void add_ids_json(rp__bytes *b, rp_vocab *v, const int32_t *ids, size_t n
 
 static void add_ids_text(rp__bytes *b, rp_vocab *v, const int32_t *ids, size_t n, bool pieces) {
     for (size_t i = 0; i < n; i++) {
-        if (!pieces) {
+        if (pieces)
+            add_token_line(b, v, ids[i]);
+        else
             rp__bytes_printf(b, "%s%d", i ? " " : "", (int)ids[i]);
-            continue;
-        }
-        rp__bytes_printf(b, "%d\t", (int)ids[i]);
-        add_piece(b, v, ids[i]);
-        rp__bytes_add_char(b, '\n');
     }
     if (!pieces) rp__bytes_add_char(b, '\n');
 }

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from cli import FAILED, answer, needs_reprise, refusal
+from models import scripted
 
 pytestmark = needs_reprise
 
@@ -24,7 +25,20 @@ def test_tokenize(table):
 def test_tokenize_pieces(table):
     assert answer("tokenize", table, "a1", "--pieces") == '3\t"a"\n30\t"1"\n'
     said = json.loads(answer("tokenize", table, "a1", "--pieces", "--json"))
-    assert said == [{"id": 3, "piece": "a"}, {"id": 30, "piece": "1"}]
+    assert said == [
+        {"id": 3, "piece": "a", "bytes": [97]},
+        {"id": 30, "piece": "1", "bytes": [49]},
+    ]
+
+
+def test_pieces_show_text_and_the_bytes_of_cut_characters(tmp_path):
+    """In the byte vocabulary a byte's id is the byte and the three special tokens before it."""
+    path = scripted("x").write(tmp_path / "bytes.gguf")
+    text = answer("tokenize", path, ' "\u00e9\n', "--pieces")
+    assert text == '35\t" "\n37\t"\\""\n198\t"\\xC3"\n172\t"\\xA9"\n13\t"\\n"\n'
+    said = json.loads(answer("tokenize", path, "\u00e9", "--pieces", "--json"))
+    assert [t["bytes"] for t in said] == [[0xC3], [0xA9]]
+    assert [t["piece"] for t in said] == ["\u00c3", "\u00a9"]
 
 
 def test_detokenize(table):

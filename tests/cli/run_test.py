@@ -134,6 +134,12 @@ def test_templates_and_system_messages(table, tmp_path):
     assert answer(*args, "--chat-template-file", template, *kwargs) == "v"
 
 
+def test_the_templates_own_refusal(table):
+    template = "{{ raise_exception('no ' + messages[0].role) }}"
+    said = refusal("run", "-m", table, "-p", "x", "--chat-template", template, status=FAILED)
+    assert said == "the chat template refused: no user"
+
+
 def test_a_prompt_longer_than_the_context(table):
     said = refusal("run", "-m", table, "--raw", "-p", "e" * 100, "-c", "64", status=FAILED)
     assert "100" in said and "64" in said

@@ -147,6 +147,8 @@ typedef struct rp_device_properties {
     bool is_host_memory;     /* handles are host pointers that the host may read between syncs */
     bool hides_temporaries;  /* what a live graph uses besides its operands counts as free to alloc: the device layer
                               * then allocates and frees nothing on the device beside a live graph */
+    size_t graph_base_bytes; /* a graph of n ops takes at most graph_base_bytes + n * graph_op_bytes of memory_bytes, */
+    size_t graph_op_bytes;   /* so that memory can be planned before anything is captured; both 0: none, or unknown */
 } rp_device_properties;
 
 /* ---- the table ---- */

@@ -311,6 +311,10 @@ size_t rp__graph_bytes(const rp_graph *graph) {
     return graph->bytes;
 }
 
+size_t rp__graph_bytes_bound(const rp_device *dev, size_t n_ops) {
+    return dev->props.graph_base_bytes + n_ops * dev->props.graph_op_bytes;
+}
+
 /* ---- the single slot ---- */
 
 rp_status rp__capture_end(rp_device *dev, rp_error *err) {

@@ -20,7 +20,8 @@ const char *rp__device_name_at(size_t i);
  * threads. RP_ENOMEM leaves the list as it was. */
 rp_status rp__device_set_path(const char *list, rp_error *err);
 
-/* Opens by name, or by the path of a shared object (a name with a '/'); RP_ENOTFOUND lists the names there are;
+/* Opens by name (built in, or of a device in REPRISE_DEVICE_PATH), or by the path of a shared object (a name with a
+ * '/'); RP_ENOTFOUND lists the names there are;
  * RP_EUNSUPPORTED for a device that is known and not built; RP_EVERSION for a table of another interface version.
  * `config` NULL: defaults. Also usable with a table of one's own. */
 rp_status rp__device_open(const char *name, const rp_device_config *config, rp_device **out, rp_error *err);
@@ -106,6 +107,8 @@ void rp__capture_abort(rp_device *dev); /* no-op when not capturing */
 rp_status rp__graph_replay(rp_graph *graph, rp_error *err);
 void rp__graph_destroy(rp_graph *graph); /* syncs first; NULL is fine */
 size_t rp__graph_bytes(const rp_graph *graph);
+/* At most this much for a graph of n ops, known before it is captured; 0 when the device cannot tell. */
+size_t rp__graph_bytes_bound(const rp_device *dev, size_t n_ops);
 
 /* The single slot: one graph kept by the device layer, replaced by the next capture_end. */
 rp_status rp__capture_end(rp_device *dev, rp_error *err);

@@ -90,6 +90,23 @@ static rp_status open_plugin(const char *path, const rp_device_config *config, r
     return RP_OK;
 }
 
+/* The device in REPRISE_DEVICE_PATH that calls itself `name`; *out stays NULL when none does. A
+ * path that cannot be loaded is not the one looked for: opening it by its path says what is wrong
+ * with it. */
+static rp_status open_from_path(const char *name, const rp_device_config *config, rp_device **out,
+                                rp_error *err) {
+    const char *path;
+    for (size_t i = 0; (path = path_at(i)); i++) {
+        const rp_device_api *api;
+        void *library;
+        if (rp__plugin_load(path, &api, &library, NULL) < 0) continue;
+        bool is_it = api->abi == RP_DEVICE_ABI && api->name && !strcmp(api->name, name);
+        rp__plugin_unload(library);
+        if (is_it) return open_plugin(path, config, out, err);
+    }
+    return RP_OK;
+}
+
 rp_status rp__device_open(const char *name, const rp_device_config *config, rp_device **out,
                           rp_error *err) {
     *out = NULL;
@@ -97,6 +114,8 @@ rp_status rp__device_open(const char *name, const rp_device_config *config, rp_d
     for (size_t i = 0; i < N_BUILT_IN; i++)
         if (!strcmp(name, built_in[i]->name))
             return rp__device_open_api(built_in[i], config, out, err);
+    RP_TRY(open_from_path(name, config, out, err));
+    if (*out) return RP_OK;
     for (size_t i = 0; i < N_NOT_BUILT; i++)
         if (!strcmp(name, not_built[i]))
             return rp__fail(err, RP_EUNSUPPORTED, "device \"%s\" is not built yet", name);

@@ -105,6 +105,8 @@ static void replays_equal_warm(rp_device *dev) {
     check_right(&p);
     assert_true(rp__graph_bytes(graph) > 0);
     assert_int_equal(rp__device_get_stats(dev).graph_bytes, rp__graph_bytes(graph));
+    size_t bound = rp__graph_bytes_bound(dev, 1);
+    assert_true(!bound || rp__graph_bytes(graph) <= bound);
     rp__graph_destroy(graph);
     assert_int_equal(rp__device_get_stats(dev).graph_bytes, 0);
     drop_product(&p);

@@ -64,6 +64,19 @@ RP_TEST(device, plugin_loads_and_captures) {
     rp__device_close(dev);
 }
 
+RP_TEST(device, plugin_on_the_path_opens_by_name) {
+    rp_error err = {0};
+    rp_device *dev;
+    assert_int_equal(rp__device_open("sample", NULL, &dev, &err), RP_ENOTFOUND);
+    const char *path = "/nowhere.so:" PLUGIN_DIR "sample_abi.so:" PLUGIN_DIR "sample.so";
+    assert_ok(rp__device_set_path(path, &err), err);
+    assert_ok(rp__device_open("sample", NULL, &dev, &err), err);
+    assert_string_equal(rp__device_name(dev), "sample");
+    rp__device_close(dev);
+    assert_int_equal(rp__device_open("cuda", NULL, &dev, &err), RP_EUNSUPPORTED);
+    assert_ok(rp__device_set_path(NULL, &err), err);
+}
+
 RP_TEST(device, plugin_of_another_version_is_refused) {
     rp_error err = {0};
     rp_device *dev;

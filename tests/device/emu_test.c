@@ -105,6 +105,7 @@ RP_TEST(emu, memory_cap_and_graph_region) {
     assert_ok(rp__device_run(dev, &op, &err), err);
     rp_graph *graph = capture_ops(dev, "fits", &op, 1), *refused;
     assert_int_equal(rp__graph_bytes(graph), 384);
+    assert_int_equal(rp__graph_bytes_bound(dev, 1), 384); /* known before */
     assert_ok(rp__capture_begin(dev, &err), err);
     assert_ok(rp__device_run(dev, &op, &err), err);
     assert_int_equal(rp__capture_end_graph(dev, "too much", &refused, &err), RP_ENOMEM);

@@ -592,6 +592,8 @@ static void emu_properties(void *self, rp_device_properties *out) {
     out->is_simulated = true;
     out->is_host_memory = false;
     out->hides_temporaries = emu->hides_temporaries;
+    out->graph_base_bytes = GRAPH_BYTES;
+    out->graph_op_bytes = GRAPH_OP_BYTES;
 }
 
 const rp_device_api rp__emu_api = {

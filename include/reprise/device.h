@@ -8,7 +8,8 @@
  *
  * Threads: one thread calls a device at a time. A device may run its queue on threads of its own.
  * Letters in shapes: B sequences, T tokens, H heads, K kv heads, D head dim, E model dim, F ffn dim, V vocab,
- * P blocks, S positions per block, X experts, R gathered rows. Activations are F32 unless a row says otherwise. */
+ * P blocks, S positions per block, X experts, R gathered rows. Activations are F32 unless a row says otherwise.
+ * A device may leave out what it does not run: `supports` sees the dtypes, those of 8-bit activations too. */
 #ifndef REPRISE_DEVICE_H
 #define REPRISE_DEVICE_H
 
@@ -29,6 +30,7 @@ extern "C" {
  *               y = s / sqrt(mean(s^2) + eps) * (w + (add_one ? 1 : 0)); norm over the last dimension
  * LAYER_NORM    in  x [..,E], w [E], b [E]?;  out y;  y = (x - mean) / sqrt(var + eps) * w + b
  * MATMUL        in  x [T,K], w [N,K] weight, bias [N]?, add [T,N]?;  out y [T,N];  y = x w^T + bias + add
+ *               x is F32, or the 8-bit type of w's dtype (below)
  * ROPE          in  x [T,H,D], cs [T,R] (R/2 cosines then R/2 sines), R <= D;  out y [T,H,D] (may be x)
  *               half: pairs (i, i+R/2); interleaved: pairs (2i, 2i+1); dims from R on are copied
  * KV_WRITE      in  k [T,K,D], v [T,K,D], slots [T] I32 (block * S + offset);  out kc [P,S,K,D], vc [P,S,K,D]
@@ -42,10 +44,11 @@ extern "C" {
  * SCALE         in  x;  out y;  y = value * x
  * SOFTCAP       in  x;  out y;  y = value * tanh(x / value)
  * GATHER_ROWS   in  x [T,E], rows [R] I32;  out y [R,E]
- * CONVERT       in  x;  out y of another plain float dtype or the same (a copy); round to nearest even
+ * CONVERT       in  x;  out y of another plain float dtype or the same (a copy); round to nearest even.
+ *               From F32, with two dimensions or more, also to the 8-bit types Q8_0, Q8_1, Q8_K (below)
  * ROUTER_TOPK   in  logits [T,X];  out ids [T,k] I32, weights [T,k];  the k largest (ties: lower index first);
  *               weights = softmax over all X (normalise: then divided by their sum), or sigmoid; times `scale`
- * EXPERT_MATMUL in  x [T,K] or [T,k,K], w [X,N,K] weight, ids [T,k] I32;  out y [T,k,N]
+ * EXPERT_MATMUL in  x [T,K] or [T,k,K] as for MATMUL, w [X,N,K] weight, ids [T,k] I32;  out y [T,k,N]
  * EXPERT_SUM    in  x [T,k,N], weights [T,k];  out y [T,N];  y = sum over k in order
  * ARGMAX        in  x [R,V];  out ids [R] I32;  ties: lowest index; NaN never wins unless all are NaN (then 0)
  * TOPK          in  x [R,V];  out values [R,k], ids [R,k] I32;  descending; ties: lower index first
@@ -57,7 +60,18 @@ extern "C" {
  * In place (the very memory of an operand of the same shape and dtype): y of ROPE, ACT, SCALE, SOFTCAP, CONVERT,
  * LAYER_NORM and ADVANCE may be x; of GATED, ADD and MUL either operand; of MATMUL `add`; y and sum of RMS_NORM may be
  * x and r, one each, either way round. No other output shares memory with an operand.
- * `normalise` divides sigmoid weights by their sum as well. NaN stands behind everything in TOPK and ROUTER_TOPK. */
+ * `normalise` divides sigmoid weights by their sum as well. NaN stands behind everything in TOPK and ROUTER_TOPK.
+ *
+ * 8-bit activations: CONVERT rounds x block by block of its last dimension, as ggml quantises activations, in F32:
+ *   Q8_0  amax = max |x|;  d = amax / 127, stored as F16;  q = round to nearest even(x * (127 / amax))
+ *   Q8_1  the same d and q;  s = F16(d * sum of q), with d before it was rounded to F16
+ *   Q8_K  m = the first x of the largest |x|;  i = -127 / m;  q = round to nearest even(i * x);  d = 1 / i in F32;
+ *         sums[j] = sum of q[16 j .. 16 j + 15]
+ * A block whose 127 / amax overflows has q = 0 (and Q8_K d = 0); one with a NaN or infinity has d = s = NaN, q = 0.
+ * Weights Q4_0, Q5_0, Q8_0 and IQ4_NL take Q8_0; Q4_1 and Q5_1 take Q8_1; Q2_K .. Q6_K take Q8_K. With w = scale * q
+ * + min in groups of 32 or 16 columns (q with its zero point taken off), a product is then, group by group,
+ *   y = sum of (scale * d) * (sum of w.q * x.q) + min * (Q8_1: s; Q8_K: d * the group's sums)
+ * where the inner sum is one of whole numbers, exact; the outer one is F32 over groups in order. */
 #define RP_OP_TABLE(X)                                                                             \
     X(RP_OP_EMBED, "embed")                                                                        \
     X(RP_OP_RMS_NORM, "rms_norm")                                                                  \

@@ -31,6 +31,28 @@ static rp_status check_norm(const rp_op *op, rp_error *err) {
     return rp__op_fail(err, op, "eps wants a finite number >= 0, found %g", (double)eps);
 }
 
+/* x of 8 bits must be of the type that the weight's dtype goes with. */
+static rp_status check_matmul(const rp_op *op, rp_error *err) {
+    rp_dtype x = op->in[0].dtype, w = op->in[1].dtype, wanted;
+    if (x == RP_F32) return RP_OK;
+    if (!rp__dtype_activation(w, &wanted))
+        return rp__op_fail(err, op, "x wants F32 beside a weight of %s, found %s",
+                           rp__dtype_name(w), rp__dtype_name(x));
+    if (x == wanted) return RP_OK;
+    return rp__op_fail(err, op, "x wants F32 or %s beside a weight of %s, found %s",
+                       rp__dtype_name(wanted), rp__dtype_name(w), rp__dtype_name(x));
+}
+
+static rp_status check_convert(const rp_op *op, rp_error *err) {
+    rp_dtype x = op->in[0].dtype, y = op->out[0].dtype;
+    if (!rp__dtype_is_block(y)) return RP_OK;
+    if (x != RP_F32)
+        return rp__op_fail(err, op, "x wants F32 to be rounded to %s, found %s", rp__dtype_name(y),
+                           rp__dtype_name(x));
+    if (op->out[0].n_dims >= 2) return RP_OK;
+    return rp__op_fail(err, op, "y wants two dimensions or more for %s, found 1", rp__dtype_name(y));
+}
+
 static rp_status check_rope(const rp_op *op, rp_error *err) {
     int64_t d = op->in[0].dim[2], r = op->in[1].dim[1];
     if (r > d || r % 2)
@@ -162,6 +184,10 @@ static rp__op_cost cost_attention(const rp_op *op) {
     { name, shape, OP_WEIGHT, false }
 #define FLOAT(name, shape)                                                                         \
     { name, shape, OP_FLOAT, false }
+#define FACTOR(name, shape)                                                                        \
+    { name, shape, OP_FACTOR, false }
+#define MADE(name, shape)                                                                          \
+    { name, shape, OP_MADE, false }
 
 const op_row rp__op_table[RP_N_OPS] = {
     [RP_OP_EMBED] = {.in = {WEIGHT("table", "VE"), I32("ids", "T")},
@@ -180,10 +206,11 @@ const op_row rp__op_table[RP_N_OPS] = {
                           .norms_last = true,
                           .flops = 7,
                           .check = check_norm},
-    [RP_OP_MATMUL] = {.in = {F32("x", "TK"), WEIGHT("w", "NK"), F32_OPT("bias", "N"),
+    [RP_OP_MATMUL] = {.in = {FACTOR("x", "TK"), WEIGHT("w", "NK"), F32_OPT("bias", "N"),
                              F32_OPT("add", "TN")},
                       .out = {F32("y", "TN")},
                       .alias = {1 << 3},
+                      .check = check_matmul,
                       .cost = cost_matmul},
     [RP_OP_ROPE] = {.in = {F32("x", "THD"), F32("cs", "TR")},
                     .out = {F32("y", "THD")},
@@ -232,13 +259,17 @@ const op_row rp__op_table[RP_N_OPS] = {
     [RP_OP_GATHER_ROWS] = {.in = {F32("x", "TE"), I32("rows", "R")},
                            .out = {F32("y", "RE")},
                            .cost = cost_gather},
-    [RP_OP_CONVERT] = {.in = {FLOAT("x", "*E")}, .out = {FLOAT("y", "*E")}, .alias = {1 << 0}},
+    [RP_OP_CONVERT] = {.in = {FLOAT("x", "*E")},
+                       .out = {MADE("y", "*E")},
+                       .alias = {1 << 0},
+                       .check = check_convert},
     [RP_OP_ROUTER_TOPK] = {.in = {F32("logits", "TX")},
                            .out = {I32("ids", "Tk"), F32("weights", "Tk")},
                            .flops = 10,
                            .check = check_router},
-    [RP_OP_EXPERT_MATMUL] = {.in = {F32("x", "TK|TkK"), WEIGHT("w", "XNK"), I32("ids", "Tk")},
+    [RP_OP_EXPERT_MATMUL] = {.in = {FACTOR("x", "TK|TkK"), WEIGHT("w", "XNK"), I32("ids", "Tk")},
                              .out = {F32("y", "TkN")},
+                             .check = check_matmul,
                              .cost = cost_expert_matmul},
     [RP_OP_EXPERT_SUM] = {.in = {F32("x", "TkN"), F32("weights", "Tk")},
                           .out = {F32("y", "TN")},
@@ -262,6 +293,8 @@ const op_row rp__op_table[RP_N_OPS] = {
 #undef I32
 #undef WEIGHT
 #undef FLOAT
+#undef FACTOR
+#undef MADE
 
 /* ---- read off the table ---- */
 

@@ -90,15 +90,26 @@ static bool class_takes(op_class cls, rp_dtype t) {
     case OP_I32:
         return t == RP_I32;
     case OP_WEIGHT:
-        return (unsigned)t < RP_N_DTYPES;
+        return (unsigned)t < RP_N_DTYPES && rp__dtype_is_weight(t);
     case OP_FLOAT:
         return t == RP_F32 || t == RP_F16 || t == RP_BF16;
+    case OP_FACTOR:
+        return t == RP_F32 || t == RP_Q8_0 || t == RP_Q8_1 || t == RP_Q8_K;
+    case OP_MADE:
+        return class_takes(OP_FLOAT, t) || class_takes(OP_FACTOR, t);
     }
     return false;
 }
 
 static const char *class_text(op_class cls) {
-    static const char *const text[] = {"F32", "I32", "a known dtype", "F32, F16 or BF16"};
+    static const char *const text[] = {
+        "F32",
+        "I32",
+        "a dtype of weights",
+        "F32, F16 or BF16",
+        "F32, Q8_0, Q8_1 or Q8_K",
+        "F32, F16, BF16, Q8_0, Q8_1 or Q8_K",
+    };
     return text[cls];
 }
 
@@ -138,7 +149,9 @@ static rp_status check_stride(const rp_op *op, const op_operand *want, const rp_
     if (t->dim[0] > 1 && t->stride < item)
         return rp__op_fail(err, op, "%s wants a stride of at least %zu bytes, found %zu",
                            want->name, item, t->stride);
-    if (want->cls != OP_WEIGHT && (t->offset % elem || (t->dim[0] > 1 && t->stride % elem)))
+    /* Blocks are read byte by byte: they may lie anywhere. */
+    if (want->cls != OP_WEIGHT && !rp__dtype_is_block(t->dtype) &&
+        (t->offset % elem || (t->dim[0] > 1 && t->stride % elem)))
         return rp__op_fail(err, op,
                            "%s wants offset and stride in whole elements of %zu bytes, found %zu "
                            "and %zu",

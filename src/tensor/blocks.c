@@ -1,5 +1,6 @@
 #include "tensor/blocks.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/fail.h"
@@ -156,6 +157,21 @@ static void decode_q6_k(const uint8_t *b, float *y) {
     }
 }
 
+/* ---- activations ---- */
+
+/* d F16, s F16, qs[32] signed: d * q; s is for products only */
+static void decode_q8_1(const uint8_t *b, float *y) {
+    float d = read_f16(b);
+    for (int i = 0; i < QK; i++) y[i] = d * (float)(int8_t)b[RP__Q8_1_Q + i];
+}
+
+/* d F32, qs[256] signed, sums: d * q */
+static void decode_q8_k(const uint8_t *b, float *y) {
+    float d;
+    memcpy(&d, b, sizeof d);
+    for (int i = 0; i < QK_K; i++) y[i] = d * (float)(int8_t)b[RP__Q8_K_Q + i];
+}
+
 typedef void (*decode_fn)(const uint8_t *block, float *y);
 
 static const decode_fn decoders[RP_N_DTYPES] = {
@@ -163,6 +179,7 @@ static const decode_fn decoders[RP_N_DTYPES] = {
     [RP_Q5_1] = decode_q5_1, [RP_Q8_0] = decode_q8_0,     [RP_Q2_K] = decode_q2_k,
     [RP_Q3_K] = decode_q3_k, [RP_Q4_K] = decode_q4_k,     [RP_Q5_K] = decode_q5_k,
     [RP_Q6_K] = decode_q6_k, [RP_IQ4_NL] = decode_iq4_nl,
+    [RP_Q8_1] = decode_q8_1, [RP_Q8_K] = decode_q8_k,
 };
 
 void rp__blocks_decode(rp_dtype t, const void *src, float *dst, int64_t n_blocks) {
@@ -172,4 +189,72 @@ void rp__blocks_decode(rp_dtype t, const void *src, float *dst, int64_t n_blocks
     size_t block_elems = (size_t)rp__dtype_block_elems(t);
     const uint8_t *b = src;
     for (int64_t i = 0; i < n_blocks; i++, b += block_bytes, dst += block_elems) decode(b, dst);
+}
+
+/* ---- encoding activations ---- */
+
+static void write_f16(uint8_t *p, float f) {
+    uint16_t h = rp__f32_to_f16(f);
+    memcpy(p, &h, sizeof h);
+}
+
+/* The first element of the largest size, with its sign; NaN when any is NaN or infinite. */
+static float extreme_of(const float *x, int n) {
+    float top = x[0];
+    for (int i = 0; i < n; i++) {
+        if (!isfinite(x[i])) return NAN;
+        if (fabsf(x[i]) > fabsf(top)) top = x[i];
+    }
+    return top;
+}
+
+/* 127 / |top|, or 0 where that is not a number to scale by: every q is 0 then. */
+static float scale_to_127(float top) {
+    float scale = 127.0f / fabsf(top);
+    return isfinite(scale) ? scale : 0;
+}
+
+/* q = x * scale, to nearest even; returns the sum. |q| <= 127: scale is 127 / the largest |x|, rounded once. */
+static int quantise(const float *x, float scale, int n, uint8_t *q) {
+    int sum = 0;
+    for (int i = 0; i < n; i++) {
+        int v = scale != 0 ? (int)rintf(x[i] * scale) : 0;
+        q[i] = (uint8_t)v;
+        sum += v;
+    }
+    return sum;
+}
+
+static void encode_q8_0(const float *x, uint8_t *b) {
+    float top = extreme_of(x, QK);
+    write_f16(b, fabsf(top) / 127.0f);
+    quantise(x, scale_to_127(top), QK, b + RP__Q8_0_Q);
+}
+
+static void encode_q8_1(const float *x, uint8_t *b) {
+    float top = extreme_of(x, QK), d = fabsf(top) / 127.0f;
+    write_f16(b, d);
+    write_f16(b + RP__Q8_1_S, d * (float)quantise(x, scale_to_127(top), QK, b + RP__Q8_1_Q));
+}
+
+static void encode_q8_k(const float *x, uint8_t *b) {
+    float top = extreme_of(x, QK_K), size = scale_to_127(top);
+    float scale = top > 0 ? -size : size, d = isnan(top) ? NAN : scale != 0 ? 1 / scale : 0;
+    memcpy(b, &d, sizeof d);
+    for (int g = 0; g < QK_K / 16; g++) {
+        int16_t sum = (int16_t)quantise(x + 16 * g, scale, 16, b + RP__Q8_K_Q + 16 * g);
+        memcpy(b + RP__Q8_K_SUMS + 2 * g, &sum, sizeof sum);
+    }
+}
+
+void rp__blocks_encode(rp_dtype t, const float *src, void *dst, int64_t n_blocks) {
+    void (*encode)(const float *, uint8_t *) = t == RP_Q8_0   ? encode_q8_0
+                                               : t == RP_Q8_1 ? encode_q8_1
+                                               : t == RP_Q8_K ? encode_q8_k
+                                                              : NULL;
+    rp__assert(encode, "dtype %d has no block encoder", (int)t);
+    size_t block_bytes = rp__dtype_block_bytes(t);
+    size_t block_elems = (size_t)rp__dtype_block_elems(t);
+    uint8_t *b = dst;
+    for (int64_t i = 0; i < n_blocks; i++, src += block_elems, b += block_bytes) encode(src, b);
 }

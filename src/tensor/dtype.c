@@ -59,6 +59,32 @@ bool rp__dtype_is_float(rp_dtype t) {
     return t == RP_F32 || t == RP_F16 || t == RP_BF16 || t == RP_F64;
 }
 
+bool rp__dtype_is_weight(rp_dtype t) {
+    return check(t), t != RP_Q8_1 && t != RP_Q8_K;
+}
+
+/* Formats whose values are scale * q + min meet Q8_1, which keeps the sum that min multiplies. */
+bool rp__dtype_activation(rp_dtype weight, rp_dtype *out) {
+    switch (weight) {
+    case RP_Q4_0:
+    case RP_Q5_0:
+    case RP_Q8_0:
+    case RP_IQ4_NL:
+        return *out = RP_Q8_0, true;
+    case RP_Q4_1:
+    case RP_Q5_1:
+        return *out = RP_Q8_1, true;
+    case RP_Q2_K:
+    case RP_Q3_K:
+    case RP_Q4_K:
+    case RP_Q5_K:
+    case RP_Q6_K:
+        return *out = RP_Q8_K, true;
+    default:
+        return false;
+    }
+}
+
 bool rp__dtype_from_name(const char *name, rp_dtype *out) {
     for (int i = 0; i < RP_N_DTYPES; i++)
         if (!strcasecmp(rows[i].name, name)) return *out = (rp_dtype)i, true;
@@ -66,8 +92,10 @@ bool rp__dtype_from_name(const char *name, rp_dtype *out) {
 }
 
 bool rp__dtype_from_gguf(uint32_t type, rp_dtype *out, const char **known_name) {
-    for (int i = 0; i < RP_N_DTYPES; i++)
-        if (rows[i].gguf >= 0 && (uint32_t)rows[i].gguf == type) return *out = (rp_dtype)i, true;
+    for (int i = 0; i < RP_N_DTYPES; i++) {
+        if (rows[i].gguf < 0 || (uint32_t)rows[i].gguf != type) continue;
+        if (rp__dtype_is_weight((rp_dtype)i)) return *out = (rp_dtype)i, true;
+    }
     if (known_name)
         *known_name = type < sizeof gguf_names / sizeof *gguf_names ? gguf_names[type] : NULL;
     return false;

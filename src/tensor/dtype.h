@@ -8,12 +8,17 @@ const char *rp__dtype_name(rp_dtype t);    /* "Q4_K" */
 int64_t rp__dtype_block_elems(rp_dtype t); /* elements per block: 1 for plain types */
 size_t rp__dtype_block_bytes(rp_dtype t);
 bool rp__dtype_is_block(rp_dtype t);
-bool rp__dtype_is_float(rp_dtype t);                       /* F32, F16, BF16, F64 */
+bool rp__dtype_is_float(rp_dtype t);  /* F32, F16, BF16, F64 */
+bool rp__dtype_is_weight(rp_dtype t); /* false for what holds activations only: Q8_1, Q8_K */
 bool rp__dtype_from_name(const char *name, rp_dtype *out); /* case is ignored */
 
-/* GGUF type number to dtype. When it is not one of ours, returns false and sets *known_name to the
- * format's name
- * ("IQ2_XXS") or NULL when the number means nothing. */
+/* The 8-bit type that activations are rounded to before a product with weights of this type: whole
+ * numbers times whole numbers, scaled once per group. False for plain weights, which take F32 only.
+ */
+bool rp__dtype_activation(rp_dtype weight, rp_dtype *out);
+
+/* GGUF type number to dtype. When it is not one that weights may have, returns false and sets
+ * *known_name to the format's name ("IQ2_XXS") or NULL when the number means nothing. */
 bool rp__dtype_from_gguf(uint32_t type, rp_dtype *out, const char **known_name);
 int rp__dtype_to_gguf(rp_dtype t); /* -1: no such GGUF type */
 

@@ -159,7 +159,7 @@ RP_TEST(op, check_says_what_was_wanted_and_found) {
 
     op = good_op(RP_OP_MATMUL);
     op.in[0].dtype = RP_F16;
-    assert_refused(&op, "matmul blk.0.part: x wants F32, found F16");
+    assert_refused(&op, "matmul blk.0.part: x wants F32, Q8_0, Q8_1 or Q8_K, found F16");
 
     op = good_op(RP_OP_MATMUL);
     op.in[0].is_weight = 1;
@@ -168,7 +168,7 @@ RP_TEST(op, check_says_what_was_wanted_and_found) {
 
     op = good_op(RP_OP_MATMUL);
     op.in[1].n_dims = 0, op.label = NULL;
-    assert_refused(&op, "matmul: w is missing: wants [N, K = 64] a known dtype");
+    assert_refused(&op, "matmul: w is missing: wants [N, K = 64] a dtype of weights");
 
     op = good_op(RP_OP_MATMUL);
     op.n_in = 1;
@@ -198,7 +198,8 @@ RP_TEST(op, check_says_what_was_wanted_and_found) {
 
     op = good_op(RP_OP_CONVERT);
     op.out[0].dtype = RP_I8;
-    assert_refused(&op, "convert blk.0.part: y wants F32, F16 or BF16, found I8");
+    assert_refused(&op, "convert blk.0.part: y wants F32, F16, BF16, Q8_0, Q8_1 or Q8_K, "
+                        "found I8");
 
     op = good_op(RP_OP_TOPK);
     op.out[0] = T2(RP_F32, 3, 9), op.out[1] = T2(RP_I32, 3, 9);
@@ -208,6 +209,36 @@ RP_TEST(op, check_says_what_was_wanted_and_found) {
     op.out[0].dim[0] = op.out[1].dim[0] = INT64_C(1) << 30;
     assert_refused(&op, "kv_write blk.0.part: kc wants P * S below 2^31 for I32 slots, found "
                         "1073741824 * 4");
+}
+
+RP_TEST(op, check_wants_the_activations_of_the_weight) {
+    rp_error err = {0};
+    rp_op op = good_op(RP_OP_MATMUL); /* beside a weight of Q8_0 */
+    op.in[0] = T2(RP_Q8_0, 3, 64);
+    assert_ok(rp__op_check(&op, &err), err);
+    op.in[0].offset = 7, op.in[0].stride += 3; /* blocks may lie anywhere */
+    assert_ok(rp__op_check(&op, &err), err);
+    op.in[0] = T2(RP_Q8_1, 3, 64);
+    assert_refused(&op, "matmul blk.0.part: x wants F32 or Q8_0 beside a weight of Q8_0, found Q8_1");
+    op.in[0] = T2(RP_Q8_0, 3, 64), op.in[1] = T2(RP_BF16, 8, 64);
+    assert_refused(&op, "matmul blk.0.part: x wants F32 beside a weight of BF16, found Q8_0");
+    op.in[0] = T2(RP_Q8_K, 3, 256), op.in[1] = T2(RP_Q8_K, 8, 256);
+    assert_refused(&op, "matmul blk.0.part: w wants a dtype of weights, found Q8_K");
+
+    op = good_op(RP_OP_EXPERT_MATMUL);
+    op.in[1].dtype = RP_F16, op.in[0].dtype = RP_F16;
+    assert_refused(&op, "expert_matmul blk.0.part: x wants F32, Q8_0, Q8_1 or Q8_K, found F16");
+
+    op = good_op(RP_OP_CONVERT);
+    op.in[0] = T2(RP_F32, 3, 64), op.out[0] = T2(RP_Q8_1, 3, 64);
+    assert_ok(rp__op_check(&op, &err), err);
+    op.in[0].dtype = RP_F16;
+    op.in[0].stride = 128;
+    assert_refused(&op, "convert blk.0.part: x wants F32 to be rounded to Q8_1, found F16");
+    op.in[0] = T1(RP_F32, 64), op.out[0] = T1(RP_Q8_1, 64);
+    assert_refused(&op, "convert blk.0.part: y wants two dimensions or more for Q8_1, found 1");
+    op.in[0] = T2(RP_F32, 3, 48), op.out[0] = T2(RP_F32, 3, 48), op.out[0].dtype = RP_Q8_1;
+    assert_refused(&op, "convert blk.0.part: y wants rows of whole blocks of 32 for Q8_1, found 48");
 }
 
 RP_TEST(op, check_refuses_bad_scalars) {

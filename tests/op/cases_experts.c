@@ -98,7 +98,7 @@ static const expert_spec experts[] = {
     {6, 100, 2, 16, 2, .is_per_choice = true, .live = 1 + 4},
     {6, 100, 2, 16, 1, .live = 1 + 0},
 };
-enum { N_EXPERTS = sizeof experts / sizeof *experts, N_ALL_EXPERTS = N_EXPERTS * RP_N_DTYPES };
+enum { N_EXPERTS = sizeof experts / sizeof *experts, N_ALL_EXPERTS = N_EXPERTS * N_WEIGHT_DTYPES };
 
 static void want_experts(corpus_case *c, const expert_spec *p, int64_t k) {
     for (int64_t at = 0; at < p->t * p->k_choices * p->n; at++) {
@@ -119,7 +119,7 @@ static void want_experts(corpus_case *c, const expert_spec *p, int64_t k) {
 }
 
 static void make_expert(size_t i, corpus_case *c) {
-    rp_dtype dtype = (rp_dtype)(i / N_EXPERTS);
+    rp_dtype dtype = rp_case_weight_dtype(i / N_EXPERTS);
     const expert_spec *p = &experts[i % N_EXPERTS];
     int64_t block = rp__dtype_block_elems(dtype), k = (p->k + block - 1) / block * block;
     int32_t ids[64];

@@ -41,7 +41,7 @@ enum {
     N_PER_DTYPE = sizeof per_dtype / sizeof *per_dtype,
     N_FOR_SOME = sizeof for_some / sizeof *for_some,
     N_SOME = sizeof some_dtypes / sizeof *some_dtypes,
-    N_MATMULS = N_PER_DTYPE * RP_N_DTYPES + N_FOR_SOME * N_SOME,
+    N_MATMULS = N_PER_DTYPE * N_WEIGHT_DTYPES + N_FOR_SOME * N_SOME,
     N_HAND = 2,
 };
 
@@ -86,9 +86,9 @@ static void want_matmul(corpus_case *c) {
 }
 
 static void make_matmul(size_t i, corpus_case *c) {
-    bool is_per_dtype = i < N_PER_DTYPE * RP_N_DTYPES;
-    size_t j = is_per_dtype ? i : i - N_PER_DTYPE * RP_N_DTYPES;
-    rp_dtype dtype = is_per_dtype ? (rp_dtype)(j / N_PER_DTYPE) : some_dtypes[j / N_FOR_SOME];
+    bool is_per_dtype = i < N_PER_DTYPE * N_WEIGHT_DTYPES;
+    size_t j = is_per_dtype ? i : i - N_PER_DTYPE * N_WEIGHT_DTYPES;
+    rp_dtype dtype = is_per_dtype ? rp_case_weight_dtype(j / N_PER_DTYPE) : some_dtypes[j / N_FOR_SOME];
     const matmul_spec *p = is_per_dtype ? &per_dtype[j % N_PER_DTYPE] : &for_some[j % N_FOR_SOME];
     int64_t k = whole_blocks(dtype, p->k);
     rp_case_begin(c, RP_OP_MATMUL, i, "%s T=%lld K=%lld N=%lld%s%s%s%s live=%d",
@@ -138,10 +138,10 @@ static const embed_spec embeds[] = {
     {5, 300, 3, .scale = 2, .live = 1 + 2},
     {5, 10, 3, .scale = 2, .live = 1 + 0},
 };
-enum { N_EMBEDS = sizeof embeds / sizeof *embeds, N_ALL_EMBEDS = N_EMBEDS * RP_N_DTYPES };
+enum { N_EMBEDS = sizeof embeds / sizeof *embeds, N_ALL_EMBEDS = N_EMBEDS * N_WEIGHT_DTYPES };
 
 static void make_embed(size_t i, corpus_case *c) {
-    rp_dtype dtype = (rp_dtype)(i / N_EMBEDS);
+    rp_dtype dtype = rp_case_weight_dtype(i / N_EMBEDS);
     const embed_spec *p = &embeds[i % N_EMBEDS];
     int64_t e_end = whole_blocks(dtype, p->e);
     int32_t ids[64];

@@ -32,6 +32,9 @@ static const double tolerance[N_TOLS][N_PRECISIONS] = {
     /* x to 8 bits of the row's largest: steps of max|x| / 127, an error of a step / sqrt(12) in the
      * mean, 2.3e-3 of mag; six times that */
     [TOL_MATMUL_BLOCK] = {4.0e-6, 6.0e-8, 1.4e-2},
+    /* mag is the sum of the sizes of all groups' parts (cases_q8.c), which no partial sum exceeds:
+     * two roundings of 2^-24 per part, each of a partial sum much smaller than all */
+    [TOL_MATMUL_Q8] = {5.0e-7, 6.0e-8, 5.0e-7},
 };
 
 enum { N_SHOWN = 8, GAP_FILL = 0xA5 };
@@ -124,11 +127,26 @@ static double decode_one(rp_dtype dtype, const uint8_t *p) {
     return f;
 }
 
+static bool compare_bytes(corpus_machine *m, const corpus_placed *p, int i) {
+    size_t item = rp__tensor_item_bytes(&p->op.out[i]);
+    for (int64_t r = 0; r < live_items(p->of, i); r++) {
+        const uint8_t *found = item_at(p, i, r), *want = p->of->out[i].want + (size_t)r * item;
+        for (size_t b = 0; b < item; b++)
+            if (found[b] != want[b]) {
+                complain(m, p->of, "output %d item %lld byte %zu: found %02x, wanted %02x", i,
+                         (long long)r, b, found[b], want[b]);
+                return false;
+            }
+    }
+    return true;
+}
+
 static bool compare_output(corpus_machine *m, const corpus_placed *p, int i,
                            rp_corpus_result *result) {
     const corpus_case *c = p->of;
     const corpus_operand *o = &c->out[i];
     const rp_tensor *t = &c->op.out[i];
+    if (o->want) return compare_bytes(m, p, i);
     double allowed = tolerance[o->tol][m->precision];
     if (o->tol != TOL_BITS && m->eps > allowed) allowed = m->eps;
     int64_t n_items = live_items(c, i), n_inner = t->dim[0] ? rp__tensor_elems(t) / t->dim[0] : 0;

@@ -27,6 +27,7 @@ typedef enum corpus_tol {
     TOL_MATMUL_FLOAT, /* products of F32 activations with weights that F32 holds exactly */
     TOL_MATMUL_BF16,
     TOL_MATMUL_BLOCK,
+    TOL_MATMUL_Q8, /* products of 8-bit activations: exact but for adding up groups */
     N_TOLS
 } corpus_tol;
 
@@ -34,6 +35,7 @@ typedef struct corpus_operand {
     void *bytes;     /* dense contents; of an output: what was there before */
     double *value;   /* inputs: decoded; outputs: wanted */
     double *mag;     /* outputs: error = |found - wanted| / mag */
+    uint8_t *want;   /* outputs of a block dtype: the wanted bytes, and `value` is not used */
     corpus_tol tol;  /* outputs */
     bool is_rows;    /* dim[0] are the op's rows: row t makes row t of the result, whoever else is
                         there */

@@ -19,7 +19,8 @@ static void *zeroed(size_t n, size_t bytes) {
 
 static const corpus_group *const groups[] = {
     &rp_corpus_norms,   &rp_corpus_pointwise, &rp_corpus_moves,     &rp_corpus_weights,
-    &rp_corpus_experts, &rp_corpus_caches,    &rp_corpus_attention, &rp_corpus_choices,
+    &rp_corpus_experts, &rp_corpus_q8,        &rp_corpus_caches,    &rp_corpus_attention,
+    &rp_corpus_choices,
 };
 enum { N_GROUPS = sizeof groups / sizeof *groups };
 
@@ -33,7 +34,13 @@ size_t rp_corpus_count(void) {
 static void poison_dead_rows(corpus_case *c) {
     for (int j = 0; j < c->op.n_in; j++) {
         const rp_tensor *t = &c->op.in[j];
-        if (!c->in[j].is_rows || t->dtype != RP_F32) continue;
+        if (!c->in[j].is_rows) continue;
+        if (rp__dtype_is_block(t->dtype)) { /* all bits set: d is NaN */
+            size_t item = rp__tensor_item_bytes(t);
+            memset((uint8_t *)c->in[j].bytes + (size_t)c->n_live * item, 0xFF,
+                   (size_t)(t->dim[0] - c->n_live) * item);
+        }
+        if (t->dtype != RP_F32) continue;
         int64_t n = rp__tensor_elems(t), n_inner = n / t->dim[0];
         for (int64_t e = c->n_live * n_inner; e < n; e++) ((float *)c->in[j].bytes)[e] = NAN;
     }
@@ -49,8 +56,8 @@ void rp_corpus_make(size_t i, corpus_case *c) {
 void rp_corpus_clear(corpus_case *c) {
     for (int i = 0; i < RP_OP_MAX_IN + RP_OP_MAX_OUT; i++) {
         corpus_operand *o = i < RP_OP_MAX_IN ? &c->in[i] : &c->out[i - RP_OP_MAX_IN];
-        free(o->bytes), free(o->value), free(o->mag);
-        o->bytes = NULL, o->value = o->mag = NULL;
+        free(o->bytes), free(o->value), free(o->mag), free(o->want);
+        o->bytes = NULL, o->value = o->mag = NULL, o->want = NULL;
     }
 }
 
@@ -80,6 +87,12 @@ double rp_case_round(rp_dtype dtype, double v) {
     double step = ldexp(1, e - bits + 1);
     double r = nearbyint(v / step) * step; /* the division is by a power of two: exact */
     return fabs(r) >= ldexp(1, most + 1) ? copysign(INFINITY, v) : r;
+}
+
+rp_dtype rp_case_weight_dtype(size_t i) {
+    int t = 0;
+    for (;; t++)
+        if (rp__dtype_is_weight((rp_dtype)t) && !i--) return (rp_dtype)t;
 }
 
 /* ---- operands ---- */
@@ -160,6 +173,7 @@ static int scale_offsets(rp_dtype t, size_t at[2]) {
     case RP_Q5_1:
     case RP_Q4_K:
     case RP_Q5_K:
+    case RP_Q8_1:
         return 2;
     case RP_Q2_K:
         at[0] = 80, at[1] = 82;
@@ -188,6 +202,24 @@ static void fill_blocks(corpus_case *c, corpus_operand *o, const rp_tensor *t) {
     }
 }
 
+/* -128 is no activation, Q8_K's d is an F32, and its sums are those of q. */
+static void mend_activations(corpus_case *c, corpus_operand *o, const rp_tensor *t) {
+    size_t n = rp__tensor_span(t), block = rp__dtype_block_bytes(t->dtype);
+    size_t q = t->dtype == RP_Q8_0 ? 2 : 4, q_end = q + (size_t)rp__dtype_block_elems(t->dtype);
+    for (size_t at = 0; at < n; at += block) {
+        uint8_t *b = (uint8_t *)o->bytes + at;
+        float d = (float)(rp_case_randf(c) * 0.02);
+        for (size_t i = q; i < q_end; i++) b[i] = b[i] == 0x80 ? 0 : b[i];
+        if (t->dtype != RP_Q8_K) continue;
+        memcpy(b, &d, sizeof d);
+        for (size_t g = 0; g < 16; g++) {
+            int16_t sum = 0;
+            for (size_t i = 0; i < 16; i++) sum = (int16_t)(sum + (int8_t)b[q + 16 * g + i]);
+            memcpy(b + q_end + 2 * g, &sum, sizeof sum);
+        }
+    }
+}
+
 /* Integers of every width that F32 holds exactly, large ones among them. */
 static void fill_integers(corpus_case *c, corpus_operand *o, const rp_tensor *t) {
     int64_t n = rp__tensor_elems(t);
@@ -205,6 +237,7 @@ double *rp_case_in_random(corpus_case *c, int j, rp_dtype dtype, shape s) {
     int64_t n = rp__tensor_elems(t);
     if (rp__dtype_is_block(dtype)) {
         fill_blocks(c, o, t);
+        if (!rp__dtype_is_weight(dtype) || dtype == RP_Q8_0) mend_activations(c, o, t);
     } else if (dtype == RP_F64) {
         for (int64_t i = 0; i < n; i++) ((double *)o->bytes)[i] = rp_case_randf(c);
     } else if (rp__dtype_is_float(dtype)) {
@@ -223,6 +256,10 @@ double *rp_case_out(corpus_case *c, int i, rp_dtype dtype, shape s, corpus_tol t
     if (tol != TOL_BITS) o->mag = zeroed((size_t)rp__tensor_elems(&c->op.out[i]), sizeof *o->mag);
     memset(o->bytes, 0xC3, rp__tensor_span(&c->op.out[i]));
     return o->value;
+}
+
+uint8_t *rp_case_want_bytes(corpus_case *c, int i) {
+    return c->out[i].want = zeroed(rp__tensor_span(&c->op.out[i]), 1);
 }
 
 void rp_case_want(corpus_case *c, int i, const double *literal) {

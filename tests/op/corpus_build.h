@@ -17,7 +17,11 @@ typedef struct corpus_group {
 } corpus_group;
 
 extern const corpus_group rp_corpus_norms, rp_corpus_pointwise, rp_corpus_moves, rp_corpus_weights,
-    rp_corpus_experts, rp_corpus_caches, rp_corpus_attention, rp_corpus_choices;
+    rp_corpus_experts, rp_corpus_q8, rp_corpus_caches, rp_corpus_attention, rp_corpus_choices;
+
+/* The dtypes that weights may have: all but two that hold activations only. */
+enum { N_WEIGHT_DTYPES = RP_N_DTYPES - 2 };
+rp_dtype rp_case_weight_dtype(size_t i);
 
 typedef struct shape {
     int n_dims;
@@ -40,7 +44,7 @@ void rp_case_name(corpus_case *c, const char *fmt, ...) RP_PRINTF(2, 3);
 double *rp_case_in_f32(corpus_case *c, int j, shape s, const float *literal);
 double *rp_case_in_i32(corpus_case *c, int j, shape s, const int32_t *literal);
 /* Random contents of any dtype: plain ones of small values, block formats of random blocks with
- * small scales. */
+ * small scales; activations of 8 bits within +-127 and with right sums, but any s. */
 double *rp_case_in_random(corpus_case *c, int j, rp_dtype dtype, shape s);
 /* Rounds the values to the dtype (to nearest even), encodes them, and leaves value == what was
  * encoded. */
@@ -49,6 +53,8 @@ void rp_case_store(corpus_case *c, corpus_operand *o, const rp_tensor *t);
 /* Output i; wanted values and mags start as 0, `mag` NULL for TOL_BITS. Returns the wanted values.
  */
 double *rp_case_out(corpus_case *c, int i, rp_dtype dtype, shape s, corpus_tol tol);
+/* Of an output of a block dtype: the wanted bytes, zero at first. */
+uint8_t *rp_case_want_bytes(corpus_case *c, int i);
 void rp_case_want(corpus_case *c, int i, const double *literal); /* mag = |value| */
 /* Gives the whole output's contents before the op (KV caches), from its values. */
 void rp_case_out_before(corpus_case *c, int i);

@@ -47,7 +47,8 @@ static rp_status run_bodies(corpus_machine *m, corpus_placed *p, int variant, rp
 static void report(const char *name, const rp_corpus_result *r) {
     static const char *const tol[N_TOLS] = {"bits",        "rounded",     "function",
                                             "norm",        "attention",   "matmul_float",
-                                            "matmul_bf16", "matmul_block"};
+                                            "matmul_bf16", "matmul_block",
+                                            "matmul_q8"};
     print_message("%s: %zu cases, %zu not supported; largest error as a part of what is allowed:",
                   name, r->n_run, r->n_unsupported);
     for (int i = 1; i < N_TOLS; i++) print_message(" %s %.2f", tol[i], r->worst[i]);
@@ -133,6 +134,9 @@ RP_TEST(corpus, avx2_bodies) {
 }
 RP_TEST(corpus, avx512_bodies) {
     run_named_set("avx512");
+}
+RP_TEST(corpus, avx512vnni_bodies) {
+    run_named_set("avx512vnni");
 }
 
 /* ---- the corpus itself ---- */

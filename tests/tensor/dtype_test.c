@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor/blocks.h"
 #include "tensor/dtype.h"
 
 static uint32_t bits_of(float f) {
@@ -158,7 +159,7 @@ static void compare_with_golden(rp_dtype t) {
 RP_TEST(tensor, block_formats_equal_the_reference) {
     int n_formats = 0;
     for (int t = 0; t < RP_N_DTYPES; t++) {
-        if (!rp__dtype_is_block((rp_dtype)t)) continue;
+        if (!rp__dtype_is_block((rp_dtype)t) || !rp__dtype_is_weight((rp_dtype)t)) continue;
         compare_with_golden((rp_dtype)t);
         n_formats++;
     }
@@ -201,6 +202,42 @@ RP_TEST(tensor, encoding_goes_to_plain_floats_only) {
     assert_false(rp__dtype_from_f32(RP_I32, x, h, 2));
 }
 
+/* What llama.cpp's tables of dot products pair (vec_dot_type of a type). */
+RP_TEST(tensor, activations_of_weights) {
+    static const struct {
+        rp_dtype weight, wanted;
+    } rows[] = {
+        {RP_Q4_0, RP_Q8_0}, {RP_Q5_0, RP_Q8_0}, {RP_Q8_0, RP_Q8_0}, {RP_IQ4_NL, RP_Q8_0},
+        {RP_Q4_1, RP_Q8_1}, {RP_Q5_1, RP_Q8_1}, {RP_Q2_K, RP_Q8_K}, {RP_Q3_K, RP_Q8_K},
+        {RP_Q4_K, RP_Q8_K}, {RP_Q5_K, RP_Q8_K}, {RP_Q6_K, RP_Q8_K},
+    };
+    rp_dtype t;
+    int n = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_true(rp__dtype_activation(rows[i].weight, &t));
+        assert_int_equal(t, rows[i].wanted);
+    }
+    for (int i = 0; i < RP_N_DTYPES; i++) n += rp__dtype_activation((rp_dtype)i, &t);
+    assert_int_equal(n, 11);
+}
+
+/* What encoding loses, decoding shows: at most half a step of a block's largest / 127, and half a
+ * unit of F16 in the step itself. */
+RP_TEST(tensor, encoded_activations_decode_within_half_a_step) {
+    static const rp_dtype types[] = {RP_Q8_0, RP_Q8_1, RP_Q8_K};
+    uint64_t seed = 5;
+    for (int i = 0; i < 3; i++) {
+        float x[512], y[512];
+        unsigned char blocks[2 * 292]; /* the largest of the three */
+        size_t n_blocks = 512 / (size_t)rp__dtype_block_elems(types[i]);
+        for (int e = 0; e < 512; e++) x[e] = (float)rp_test_randf(&seed);
+        rp__blocks_encode(types[i], x, blocks, (int64_t)n_blocks);
+        rp__dtype_to_f32(types[i], blocks, y, 512);
+        for (int e = 0; e < 512; e++)
+            assert_true(fabs((double)x[e] - (double)y[e]) <= 0.5 / 127 + 1.0 / 2048);
+    }
+}
+
 RP_TEST(tensor, dtype_table) {
     rp_dtype t;
     const char *known = "untouched";
@@ -214,6 +251,10 @@ RP_TEST(tensor, dtype_table) {
     assert_int_equal(rp__dtype_to_gguf(RP_U8), -1);
     assert_false(rp__dtype_from_gguf(16, &t, &known));
     assert_string_equal(known, "IQ2_XXS");
+    assert_false(rp__dtype_from_gguf(9, &t, &known)); /* for activations only */
+    assert_string_equal(known, "Q8_1");
+    assert_false(rp__dtype_from_gguf(15, &t, &known));
+    assert_string_equal(known, "Q8_K");
     assert_false(rp__dtype_from_gguf(42, &t, &known));
     assert_null(known);
     assert_false(rp__dtype_from_gguf(UINT32_MAX, &t, &known));

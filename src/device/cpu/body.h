@@ -22,7 +22,7 @@ typedef void (*rp__body_fn)(const rp__body_args *a);
 
 /* A set of bodies: NULL rows fall back to the reference set. */
 typedef struct rp__body_set {
-    const char *name; /* "reference", "generic", "avx2", "avx512" */
+    const char *name; /* "reference", "generic", "avx2", "avx512", "avx512vnni" */
     bool (*is_available)(void);
     rp__body_fn fn[RP_N_OPS];
 } rp__body_set;

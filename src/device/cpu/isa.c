@@ -19,11 +19,15 @@ bool rp__isa_has_avx512(void) {
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512dq");
 }
+bool rp__isa_has_avx512vnni(void) {
+    return rp__isa_has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
 #endif
 
 /* Best first. */
 static const rp__body_set *const sets[] = {
 #if defined(__x86_64__)
+    &rp__body_avx512vnni,
     &rp__body_avx512,
     &rp__body_avx2,
 #endif

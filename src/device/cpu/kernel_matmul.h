@@ -131,6 +131,10 @@ static void matmul_tiled(const rp__body_args *a, const matmul *m, const sink *s)
     }
 }
 
+/* kernel_q8.h: the same with 8-bit x. */
+static void q8_matmul(const rp__body_args *a, const matmul *m, const sink *s);
+static void q8_expert_row(const rp__body_args *a, const matmul *m, const sink *s, const void *x);
+
 static void fast_matmul(const rp__body_args *a) {
     const rp_op *op = a->op;
     if (!op->in[1].is_weight) {
@@ -141,7 +145,9 @@ static void fast_matmul(const rp__body_args *a) {
     sink s = {.y = a->out[0], .y_stride = op->out[0].stride};
     if (has_in(a, 2)) s.bias = a->in[2];
     if (has_in(a, 3)) s.add = a->in[3], s.add_stride = op->in[3].stride;
-    if (a->n_live == 1) {
+    if (op->in[0].dtype != RP_F32) {
+        q8_matmul(a, &m, &s);
+    } else if (a->n_live == 1) {
         ref_share panels = ref_split(a, m.n_panels);
         matmul_row(&m, &s, a->in[0], 0, panels.from, panels.to);
     } else if (a->n_live > 1) {
@@ -152,10 +158,11 @@ static void fast_matmul(const rp__body_args *a) {
 /* ---- experts ---- */
 
 /* One (token, choice) of an op as a row of x and of y. */
-static const float *expert_x(const rp__body_args *a, int64_t i, int64_t n_choices) {
+static const void *expert_x(const rp__body_args *a, int64_t i, int64_t n_choices) {
     const rp_tensor *tx = &a->op->in[0];
-    const float *x = ref_item(tx, a->in[0], i / n_choices);
-    return tx->n_dims == 3 ? x + i % n_choices * tx->dim[2] : x;
+    const char *x = ref_item(tx, a->in[0], i / n_choices);
+    if (tx->n_dims != 3) return x;
+    return x + (size_t)(i % n_choices) * (rp__tensor_item_bytes(tx) / (size_t)n_choices);
 }
 
 static int64_t expert_id(const rp__body_args *a, int64_t i, int64_t n_choices) {
@@ -183,7 +190,11 @@ static void fast_expert_matmul(const rp__body_args *a) {
         m.w = first + (size_t)id * expert_bytes;
         sink s = {.y = ref_item_out(&op->out[0], a->out[0], i / n_choices)};
         s.y += (size_t)(i % n_choices) * (size_t)m.n * sizeof(float);
-        matmul_row(&m, &s, expert_x(a, i, n_choices), 0, panels.from, panels.to);
+        const void *x = expert_x(a, i, n_choices);
+        if (op->in[0].dtype != RP_F32)
+            q8_expert_row(a, &m, &s, x);
+        else
+            matmul_row(&m, &s, x, 0, panels.from, panels.to);
     }
 }
 

@@ -37,10 +37,14 @@ V16_INLINE v16 group_min(rp__panel_traits t, const cursor *c, int g, v16 scale) 
 V16_INLINE void take_pair(rp__panel_traits t, const cursor *c, int i, v16 *even, v16 *odd) {
     const uint8_t *q = c->p + rp__panel_scale_bytes(t) * (1u + t.has_min);
     if (t.bits == 4) {
-        v16_nibbles(q + i / 2 * RP__PANEL_ROWS, even, odd);
+        const uint8_t *cell = q + i / 8 * RP__PANEL_CELL;
+        int shift = i % 4 * 8 + i % 8 / 4 * 4;
+        *even = v16_nibble_at(cell, shift);
+        *odd = v16_nibble_at(cell, shift + 8);
     } else {
-        *even = v16_from_i8(q + i * RP__PANEL_ROWS);
-        *odd = v16_from_i8(q + (i + 1) * RP__PANEL_ROWS);
+        const uint8_t *cell = q + i / 4 * RP__PANEL_CELL;
+        *even = v16_byte_at(cell, i % 4 * 8);
+        *odd = v16_byte_at(cell, i % 4 * 8 + 8);
     }
 }
 

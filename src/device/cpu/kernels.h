@@ -17,6 +17,8 @@
 #include "device/cpu/panel.h"
 #include "device/cpu/ref.h"
 #include "device/cpu/simd.h"
+#include "device/cpu/simd_dot.h"
+#include "tensor/blocks.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"
 
@@ -45,6 +47,7 @@ static inline int64_t max_i64(int64_t x, int64_t y) {
 
 #include "device/cpu/kernel_tile.h"
 #include "device/cpu/kernel_matmul.h"
+#include "device/cpu/kernel_q8.h"
 #include "device/cpu/kernel_rows.h"
 #include "device/cpu/kernel_attention.h"
 

@@ -81,13 +81,7 @@ int64_t rp__panel_rows(void) {
 
 /* ---- taking file blocks apart: 32 columns of one row ---- */
 
-typedef struct piece {
-    uint16_t head[2]; /* F16 bits. plain scales: scale, min of this chunk; K: d and -dmin of 256
-                         columns */
-    int8_t scale[2];  /* K: factor per group of this chunk */
-    int8_t min[2];
-    uint8_t q[RP__PANEL_CHUNK];
-} piece;
+typedef rp__panel_piece piece;
 
 static uint16_t u16_at(const uint8_t *p) {
     return (uint16_t)(p[0] | p[1] << 8);
@@ -199,7 +193,7 @@ static void take_q6_k(const uint8_t *b, int c, piece *out) {
     }
 }
 
-static void take_piece(rp_dtype dtype, const uint8_t *row, int64_t chunk, piece *out) {
+void rp__panel_take_piece(rp_dtype dtype, const uint8_t *row, int64_t chunk, piece *out) {
     size_t bytes = rp__dtype_block_bytes(dtype);
     const uint8_t *block = row + (size_t)chunk * bytes;       /* of 32 */
     const uint8_t *super = row + (size_t)(chunk / 8) * bytes; /* of 256 */
@@ -264,12 +258,13 @@ static void put_piece(rp__panel_traits t, uint8_t *p, int lane, const piece *in)
     } else {
         put_heads(t, p, lane, in);
     }
-    uint8_t *q = p + part * (1u + t.has_min) + lane;
-    if (t.bits == 4)
-        for (int j = 0; j < RP__PANEL_CHUNK / 2; j++)
-            q[j * RP__PANEL_ROWS] = (uint8_t)(in->q[2 * j] | in->q[2 * j + 1] << 4);
-    else
-        for (int j = 0; j < RP__PANEL_CHUNK; j++) q[j * RP__PANEL_ROWS] = in->q[j];
+    uint8_t *q = p + part * (1u + t.has_min) + 4 * lane;
+    for (int i = 0; i < RP__PANEL_CHUNK; i++) {
+        if (t.bits == 8)
+            q[i / 4 * RP__PANEL_CELL + i % 4] = in->q[i];
+        else if (i % 8 < 4)
+            q[i / 8 * RP__PANEL_CELL + i % 4] = (uint8_t)(in->q[i] | in->q[i + 4] << 4);
+    }
 }
 
 static void write_lane_blocks(rp_dtype dtype, uint8_t *panel, int lane, int64_t k,
@@ -277,7 +272,7 @@ static void write_lane_blocks(rp_dtype dtype, uint8_t *panel, int lane, int64_t 
     rp__panel_traits t = rp__panel_traits_of(rp__panel_format_of(dtype));
     piece in = {0}; /* a zero piece pads: every value is 0 */
     for (int64_t c = 0; c < k / RP__PANEL_CHUNK; c++) {
-        if (row) take_piece(dtype, row, c, &in);
+        if (row) rp__panel_take_piece(dtype, row, c, &in);
         if (t.is_k && c % 8 == 0) {
             put_heads(t, panel, lane, &in);
             panel += rp__panel_head_bytes(t);
@@ -342,8 +337,9 @@ static float f16_lane(const uint8_t *p, int lane) {
 }
 
 static int q_of(rp__panel_traits t, const uint8_t *q, int i, int lane) {
-    if (t.bits == 8) return (int8_t)q[i * RP__PANEL_ROWS + lane];
-    return q[i / 2 * RP__PANEL_ROWS + lane] >> (i % 2 * 4) & 15;
+    q += 4 * lane + i % 4;
+    if (t.bits == 8) return (int8_t)q[i / 4 * RP__PANEL_CELL];
+    return q[i / 8 * RP__PANEL_CELL] >> (i % 8 / 4 * 4) & 15;
 }
 
 static void read_chunk(rp__panel_traits t, const uint8_t *p, int lane, float d, float dmin,
@@ -414,7 +410,14 @@ static size_t matmul_scratch(const rp_tensor *w, int64_t n_rows) {
     return RP__MATMUL_SCRATCH + (size_t)n_rows * n_sums * sizeof(float);
 }
 
+/* With 8-bit activations: what goes with the q of a row. */
+static size_t q8_scratch(const rp_op *op) {
+    return (size_t)(rp__tensor_last(&op->in[0]) / RP__PANEL_CHUNK) * RP__PANEL_FACTOR;
+}
+
 size_t rp__panel_scratch(const rp_op *op) {
+    bool is_matmul = op->kind == RP_OP_MATMUL || op->kind == RP_OP_EXPERT_MATMUL;
+    if (is_matmul && op->in[0].dtype != RP_F32) return q8_scratch(op);
     switch (op->kind) {
     case RP_OP_MATMUL:
         return matmul_scratch(&op->in[1], rp__op_rows(op));

@@ -1,13 +1,14 @@
 /* Panels: weights as the fast kernels want them.
  *
  * A matrix [N,K] is cut into panels of 16 rows (the last padded with zero rows); inside a panel the
- * 16 values of one column lie side by side, so that a kernel's lane is an output row and every sum
+ * values of one column lie side by side, so that a kernel's lane is an output row and every sum
  * runs over k in order. Whatever the file's format, a weight is fma(scale, q, min) with an exact
  * product: one rounding, as in the file's decoder.
  *
- * Quantised panels go in chunks of 32 columns: [scales][mins][q]. q: 16 bytes per column (I8), or
- * per pair of columns (U4: the even column in the low nibble). Scales and mins: one of each per row
- * per group of columns, either F16, or (K) an 8-bit factor that a pair of F16 per row and 256
+ * Quantised panels go in chunks of 32 columns: [scales][mins][q]. q goes in cells of 64 bytes, four
+ * per row, so that a cell meets four 8-bit activations in one integer dot product per lane: four
+ * columns (I8), or eight (U4: columns 0..3 in the low nibbles, 4..7 in the high ones). Scales and
+ * mins: one of each per row per group of columns, either F16, or (K) an 8-bit factor that a pair of F16 per row and 256
  * columns multiplies: those head every eighth chunk ([d][dmin]). A [X,N,K] weight is X such
  * matrices one after another, each padded by itself.
  *
@@ -17,7 +18,7 @@
 
 #include "device/cpu/body.h"
 
-enum { RP__PANEL_ROWS = 16, RP__PANEL_CHUNK = 32, RP__PANEL_SUPER = 256 };
+enum { RP__PANEL_ROWS = 16, RP__PANEL_CHUNK = 32, RP__PANEL_SUPER = 256, RP__PANEL_CELL = 64 };
 
 /* X(code, bits of q (0: plain), columns per group, two-level scales, stored mins, zero: min is
  * -zero * scale) */
@@ -73,6 +74,18 @@ static inline __attribute__((always_inline)) size_t rp__panel_head_bytes(rp__pan
     return t.is_k ? RP__PANEL_ROWS * 2 * (1u + t.has_min) : 0;
 }
 
+/* 32 columns of one row of a block format, taken apart as panels keep them: q is signed where bits
+ * is 8. Scale of group g: head[0] as F16, in K formats times scale[g]; min likewise of head[1] and
+ * min[g], or -zero times the scale. */
+typedef struct rp__panel_piece {
+    uint16_t head[2];
+    int8_t scale[2], min[2];
+    uint8_t q[RP__PANEL_CHUNK];
+} rp__panel_piece;
+
+/* Chunk `chunk` of a row as it is in the file. */
+void rp__panel_take_piece(rp_dtype dtype, const uint8_t *row, int64_t chunk, rp__panel_piece *out);
+
 rp__panel_format rp__panel_format_of(rp_dtype dtype);
 size_t rp__panel_bytes_each(rp__panel_format f, int64_t k); /* bytes of one panel with k columns */
 int64_t rp__panel_count(int64_t n);                         /* panels of a matrix with n rows */
@@ -85,6 +98,9 @@ bool rp__panel_wants(const rp_tensor *desc);
  * decoded columns, scales and mins of 16 groups, sums of those rows. Sums of x per group and row
  * come on top. */
 enum { RP__MATMUL_ROWS = 256, RP__MATMUL_SCRATCH = 2 * 16 * (256 + 2 * 16 + RP__MATMUL_ROWS) * 4 };
+
+/* Bytes that go with 32 columns of a row of 8-bit activations: scale, starts, sums. */
+enum { RP__PANEL_FACTOR = 20 };
 
 /* Scratch bytes per worker that the fast sets need for this op (part of rp__body_scratch). */
 size_t rp__panel_scratch(const rp_op *op);

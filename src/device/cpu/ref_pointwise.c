@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device/cpu/ref.h"
+#include "tensor/blocks.h"
 
 /* GELU is x Phi(x), exact or by the tanh formula (Hendrycks and Gimpel, arXiv 1606.08415). */
 static double activate(rp_act kind, double x) {
@@ -102,11 +103,26 @@ void rp__ref_gather_rows(const rp__body_args *a) {
     }
 }
 
+/* Activations to blocks, which lie whole within a row. */
+static void convert_to_blocks(const rp__body_args *a) {
+    const rp_tensor *tx = &a->op->in[0], *ty = &a->op->out[0];
+    int64_t n_rows = ref_live_rows(tx, a->n_live);
+    int64_t n_blocks = rp__tensor_last(tx) / rp__dtype_block_elems(ty->dtype);
+    ref_share rows = ref_split(a, n_rows);
+    for (int64_t r = rows.from; r < rows.to; r++)
+        rp__blocks_encode(ty->dtype, ref_row(tx, a->in[0], r), ref_row_out(ty, a->out[0], r),
+                          n_blocks);
+}
+
 /* A copy keeps every bit, NaN payloads too; otherwise by way of F32, which holds F16 and BF16
  * exactly. */
 void rp__ref_convert(const rp__body_args *a) {
     const rp_tensor *tx = &a->op->in[0], *ty = &a->op->out[0];
     int64_t n = tx->dim[0] ? rp__tensor_elems(tx) / tx->dim[0] : 0;
+    if (rp__dtype_is_block(ty->dtype)) {
+        convert_to_blocks(a);
+        return;
+    }
     size_t x_bytes = rp__dtype_block_bytes(tx->dtype), y_bytes = rp__dtype_block_bytes(ty->dtype);
     ref_share items = ref_split(a, a->n_live);
     for (int64_t i = items.from; i < items.to; i++) {

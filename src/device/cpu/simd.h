@@ -307,13 +307,16 @@ V16_INLINE v16 v16_from_u8(const uint8_t *p) {
 V16_INLINE v16 v16_from_i8(const uint8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
-/* The permute reads only the low four bits of each index: it masks and converts in one instruction.
- */
-V16_INLINE void v16_nibbles(const uint8_t *p, v16 *low, v16 *high) {
+/* Of the 32-bit lanes at p, the unsigned nibble or the signed byte that starts at bit `shift`. The
+ * permute reads only the low four bits of each index: it masks and converts in one instruction. */
+V16_INLINE v16 v16_nibble_at(const uint8_t *p, int shift) {
     const v16 value = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __m512i b = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
-    *low = _mm512_permutexvar_ps(b, value);
-    *high = _mm512_permutexvar_ps(_mm512_srli_epi32(b, 4), value);
+    __m512i lanes = _mm512_loadu_si512(p);
+    return _mm512_permutexvar_ps(_mm512_srli_epi32(lanes, (unsigned)shift), value);
+}
+V16_INLINE v16 v16_byte_at(const uint8_t *p, int shift) {
+    __m512i top = _mm512_slli_epi32(_mm512_loadu_si512(p), (unsigned)(24 - shift));
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(top, 24));
 }
 V16_INLINE void v16_to_f16(uint16_t *p, v16 v) {
     _mm256_storeu_si256((__m256i *)p,
@@ -345,13 +348,20 @@ V16_INLINE v16 v16_from_u8(const uint8_t *p) {
 V16_INLINE v16 v16_from_i8(const uint8_t *p) {
     return (v16){_mm256_cvtepi32_ps(v8_from_i8(p)), _mm256_cvtepi32_ps(v8_from_i8(p + 8))};
 }
-V16_INLINE void v16_nibbles(const uint8_t *p, v16 *low, v16 *high) {
-    const __m256i mask = _mm256_set1_epi32(15);
-    __m256i a = v8_from_u8(p), b = v8_from_u8(p + 8);
-    *low = (v16){_mm256_cvtepi32_ps(_mm256_and_si256(a, mask)),
-                 _mm256_cvtepi32_ps(_mm256_and_si256(b, mask))};
-    *high = (v16){_mm256_cvtepi32_ps(_mm256_srli_epi32(a, 4)),
-                  _mm256_cvtepi32_ps(_mm256_srli_epi32(b, 4))};
+V16_INLINE __m256 v8_nibble_at(const uint8_t *p, int shift) {
+    __m256i low = _mm256_srli_epi32(_mm256_loadu_si256((const __m256i *)p), shift);
+    return _mm256_cvtepi32_ps(_mm256_and_si256(low, _mm256_set1_epi32(15)));
+}
+V16_INLINE v16 v16_nibble_at(const uint8_t *p, int shift) {
+    return (v16){v8_nibble_at(p, shift), v8_nibble_at(p + 32, shift)};
+}
+V16_INLINE __m256 v8_byte_at(const uint8_t *p, int shift) {
+    __m256i lanes = _mm256_loadu_si256((const __m256i *)p);
+    __m256i top = _mm256_slli_epi32(lanes, 24 - shift);
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 24));
+}
+V16_INLINE v16 v16_byte_at(const uint8_t *p, int shift) {
+    return (v16){v8_byte_at(p, shift), v8_byte_at(p + 32, shift)};
 }
 V16_INLINE void v16_to_f16(uint16_t *p, v16 v) {
     enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
@@ -381,11 +391,15 @@ V16_INLINE v16 v16_from_i8(const uint8_t *p) {
     for (int i = 0; i < 16; i++) f[i] = (int8_t)p[i];
     return v16_load(f);
 }
-V16_INLINE void v16_nibbles(const uint8_t *p, v16 *low, v16 *high) {
-    float lo[16], hi[16];
-    for (int i = 0; i < 16; i++) lo[i] = p[i] & 15, hi[i] = p[i] >> 4;
-    *low = v16_load(lo);
-    *high = v16_load(hi);
+V16_INLINE v16 v16_nibble_at(const uint8_t *p, int shift) {
+    float f[16];
+    for (int i = 0; i < 16; i++) f[i] = p[4 * i + shift / 8] >> (shift % 8) & 15;
+    return v16_load(f);
+}
+V16_INLINE v16 v16_byte_at(const uint8_t *p, int shift) {
+    float f[16];
+    for (int i = 0; i < 16; i++) f[i] = (int8_t)p[4 * i + shift / 8];
+    return v16_load(f);
 }
 V16_INLINE void v16_to_f16(uint16_t *p, v16 v) {
     float f[16];

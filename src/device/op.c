@@ -50,7 +50,8 @@ static rp_status check_convert(const rp_op *op, rp_error *err) {
         return rp__op_fail(err, op, "x wants F32 to be rounded to %s, found %s", rp__dtype_name(y),
                            rp__dtype_name(x));
     if (op->out[0].n_dims >= 2) return RP_OK;
-    return rp__op_fail(err, op, "y wants two dimensions or more for %s, found 1", rp__dtype_name(y));
+    return rp__op_fail(err, op, "y wants two dimensions or more for %s, found 1",
+                       rp__dtype_name(y));
 }
 
 static rp_status check_rope(const rp_op *op, rp_error *err) {

@@ -178,8 +178,8 @@ static const decode_fn decoders[RP_N_DTYPES] = {
     [RP_Q4_0] = decode_q4_0, [RP_Q4_1] = decode_q4_1,     [RP_Q5_0] = decode_q5_0,
     [RP_Q5_1] = decode_q5_1, [RP_Q8_0] = decode_q8_0,     [RP_Q2_K] = decode_q2_k,
     [RP_Q3_K] = decode_q3_k, [RP_Q4_K] = decode_q4_k,     [RP_Q5_K] = decode_q5_k,
-    [RP_Q6_K] = decode_q6_k, [RP_IQ4_NL] = decode_iq4_nl,
-    [RP_Q8_1] = decode_q8_1, [RP_Q8_K] = decode_q8_k,
+    [RP_Q6_K] = decode_q6_k, [RP_IQ4_NL] = decode_iq4_nl, [RP_Q8_1] = decode_q8_1,
+    [RP_Q8_K] = decode_q8_k,
 };
 
 void rp__blocks_decode(rp_dtype t, const void *src, float *dst, int64_t n_blocks) {
@@ -214,7 +214,8 @@ static float scale_to_127(float top) {
     return isfinite(scale) ? scale : 0;
 }
 
-/* q = x * scale, to nearest even; returns the sum. |q| <= 127: scale is 127 / the largest |x|, rounded once. */
+/* q = x * scale, to nearest even; returns the sum. |q| <= 127: scale is 127 / the largest |x|,
+ * rounded once. */
 static int quantise(const float *x, float scale, int n, uint8_t *q) {
     int sum = 0;
     for (int i = 0; i < n; i++) {

@@ -219,7 +219,8 @@ RP_TEST(op, check_wants_the_activations_of_the_weight) {
     op.in[0].offset = 7, op.in[0].stride += 3; /* blocks may lie anywhere */
     assert_ok(rp__op_check(&op, &err), err);
     op.in[0] = T2(RP_Q8_1, 3, 64);
-    assert_refused(&op, "matmul blk.0.part: x wants F32 or Q8_0 beside a weight of Q8_0, found Q8_1");
+    assert_refused(&op,
+                   "matmul blk.0.part: x wants F32 or Q8_0 beside a weight of Q8_0, found Q8_1");
     op.in[0] = T2(RP_Q8_0, 3, 64), op.in[1] = T2(RP_BF16, 8, 64);
     assert_refused(&op, "matmul blk.0.part: x wants F32 beside a weight of BF16, found Q8_0");
     op.in[0] = T2(RP_Q8_K, 3, 256), op.in[1] = T2(RP_Q8_K, 8, 256);
@@ -238,7 +239,8 @@ RP_TEST(op, check_wants_the_activations_of_the_weight) {
     op.in[0] = T1(RP_F32, 64), op.out[0] = T1(RP_Q8_1, 64);
     assert_refused(&op, "convert blk.0.part: y wants two dimensions or more for Q8_1, found 1");
     op.in[0] = T2(RP_F32, 3, 48), op.out[0] = T2(RP_F32, 3, 48), op.out[0].dtype = RP_Q8_1;
-    assert_refused(&op, "convert blk.0.part: y wants rows of whole blocks of 32 for Q8_1, found 48");
+    assert_refused(&op,
+                   "convert blk.0.part: y wants rows of whole blocks of 32 for Q8_1, found 48");
 }
 
 RP_TEST(op, check_refuses_bad_scalars) {

@@ -71,7 +71,16 @@ static void want_blocks(corpus_case *c) {
         want_block(y->dtype, c->in[0].value + i * elems, want + (size_t)i * bytes);
 }
 
-typedef enum contents { RANDOM, ZEROS, TIES, OUTLIERS, NEGATIVE, TINY, HUGE_ONES, NOT_FINITE } contents;
+typedef enum contents {
+    RANDOM,
+    ZEROS,
+    TIES,
+    OUTLIERS,
+    NEGATIVE,
+    TINY,
+    HUGE_ONES,
+    NOT_FINITE
+} contents;
 
 static double element(corpus_case *c, contents content, int64_t e) {
     double r = rp_case_randf(c);
@@ -148,12 +157,13 @@ static void make_convert_hand(size_t i, corpus_case *c) {
     rp_case_in_f32(c, 0, S2(1, k), row);
     rp_case_out(c, 0, to, S2(1, k), TOL_BITS);
     uint8_t *b = rp_case_want_bytes(c, 0);
-    for (int e = 0; e < 8; e++) b[q_offset(to) + (size_t)e] = (uint8_t)(to == RP_Q8_K ? -q[e] : q[e]);
+    for (int e = 0; e < 8; e++)
+        b[q_offset(to) + (size_t)e] = (uint8_t)(to == RP_Q8_K ? -q[e] : q[e]);
     if (to == RP_Q8_K) {
         memcpy(b, &(float){-1}, 4);
         memcpy(b + 260, &(int16_t){-5}, 2); /* of the first sixteen: -(0 + 2 + 2 + 0 - 2 + 3) */
     } else {
-        memcpy(b, &(uint16_t){0x3C00}, 2);                       /* 1 */
+        memcpy(b, &(uint16_t){0x3C00}, 2);                        /* 1 */
         if (to == RP_Q8_1) memcpy(b + 2, &(uint16_t){0x4500}, 2); /* 5 */
     }
 }

@@ -18,9 +18,9 @@ static void *zeroed(size_t n, size_t bytes) {
 /* ---- the list ---- */
 
 static const corpus_group *const groups[] = {
-    &rp_corpus_norms,   &rp_corpus_pointwise, &rp_corpus_moves,     &rp_corpus_weights,
-    &rp_corpus_experts, &rp_corpus_q8,        &rp_corpus_caches,    &rp_corpus_attention,
-    &rp_corpus_choices,
+    &rp_corpus_norms,   &rp_corpus_pointwise, &rp_corpus_moves,
+    &rp_corpus_weights, &rp_corpus_experts,   &rp_corpus_q8,
+    &rp_corpus_caches,  &rp_corpus_attention, &rp_corpus_choices,
 };
 enum { N_GROUPS = sizeof groups / sizeof *groups };
 

@@ -45,10 +45,9 @@ static rp_status run_bodies(corpus_machine *m, corpus_placed *p, int variant, rp
 }
 
 static void report(const char *name, const rp_corpus_result *r) {
-    static const char *const tol[N_TOLS] = {"bits",        "rounded",     "function",
-                                            "norm",        "attention",   "matmul_float",
-                                            "matmul_bf16", "matmul_block",
-                                            "matmul_q8"};
+    static const char *const tol[N_TOLS] = {"bits",        "rounded",      "function",
+                                            "norm",        "attention",    "matmul_float",
+                                            "matmul_bf16", "matmul_block", "matmul_q8"};
     print_message("%s: %zu cases, %zu not supported; largest error as a part of what is allowed:",
                   name, r->n_run, r->n_unsupported);
     for (int i = 1; i < N_TOLS; i++) print_message(" %s %.2f", tol[i], r->worst[i]);

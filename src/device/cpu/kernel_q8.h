@@ -16,8 +16,8 @@ _Static_assert(sizeof(x_chunk) == RP__PANEL_FACTOR, "rp__panel_scratch covers th
 
 /* How rows of an activation type are laid out. */
 typedef struct x_layout {
-    size_t block, q;  /* bytes per block, and before its q */
-    int chunks;       /* of 32 columns per block */
+    size_t block, q; /* bytes per block, and before its q */
+    int chunks;      /* of 32 columns per block */
 } x_layout;
 
 static x_layout x_layout_of(rp_dtype dtype) {
@@ -151,9 +151,8 @@ static void q8_gemv(rp__panel_format f, int n, const uint8_t *w, size_t panel_by
                       factors, k, out);                                                            \
         else                                                                                       \
             for (int p = 0; p < n; p++)                                                            \
-                q8_gemv_n(bits ? RP__PANEL_##code : RP__PANEL_I8, 1,                               \
-                          w + (size_t)p * panel_bytes, panel_bytes, l, x, factors, k,              \
-                          out + p * RP__PANEL_ROWS);                                               \
+                q8_gemv_n(bits ? RP__PANEL_##code : RP__PANEL_I8, 1, w + (size_t)p * panel_bytes,  \
+                          panel_bytes, l, x, factors, k, out + p * RP__PANEL_ROWS);                \
         break;
         RP__PANEL_TABLE(RP_X)
 #undef RP_X

@@ -8,9 +8,9 @@
  * Quantised panels go in chunks of 32 columns: [scales][mins][q]. q goes in cells of 64 bytes, four
  * per row, so that a cell meets four 8-bit activations in one integer dot product per lane: four
  * columns (I8), or eight (U4: columns 0..3 in the low nibbles, 4..7 in the high ones). Scales and
- * mins: one of each per row per group of columns, either F16, or (K) an 8-bit factor that a pair of F16 per row and 256
- * columns multiplies: those head every eighth chunk ([d][dmin]). A [X,N,K] weight is X such
- * matrices one after another, each padded by itself.
+ * mins: one of each per row per group of columns, either F16, or (K) an 8-bit factor that a pair of
+ * F16 per row and 256 columns multiplies: those head every eighth chunk ([d][dmin]). A [X,N,K]
+ * weight is X such matrices one after another, each padded by itself.
  *
  * kernels.h reads this layout; panel.c writes it. */
 #ifndef RP_DEVICE_CPU_PANEL_H

@@ -88,7 +88,8 @@ static void take_row(const rp_tensor *w, const void *data, int64_t row, rp_dtype
         return;
     }
     int64_t k = rp__tensor_last(w);
-    int64_t row_bytes = k / rp__dtype_block_elems(w->dtype) * (int64_t)rp__dtype_block_bytes(w->dtype);
+    int64_t row_bytes =
+        k / rp__dtype_block_elems(w->dtype) * (int64_t)rp__dtype_block_bytes(w->dtype);
     rp__panel_piece *pieces = scratch;
     for (int64_t c = 0; c < k / RP__PANEL_CHUNK; c++)
         rp__panel_take_piece(w->dtype, (const uint8_t *)data + row * row_bytes, c, &pieces[c]);

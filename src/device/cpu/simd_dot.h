@@ -73,7 +73,7 @@ typedef w64 d16;
 
 V16_INLINE w64 w64_load(const uint8_t *p) {
     return (w64){_mm256_loadu_si256((const __m256i *)p),
-                  _mm256_loadu_si256((const __m256i *)(p + 32))};
+                 _mm256_loadu_si256((const __m256i *)(p + 32))};
 }
 V16_INLINE w64 w64_low(w64 c) {
     const __m256i mask = _mm256_set1_epi8(15);
@@ -128,8 +128,7 @@ V16_INLINE v16 d16_to_v16(d16 d) {
 /* Byte j of each lane, signed: up to the top, and down again. */
 V16_INLINE d16 dot_signed(d16 sum, w64 w, int32_t x) {
     v16i lanes = (v16i)w;
-    for (int j = 0; j < 4; j++)
-        sum += ((lanes << (24 - 8 * j)) >> 24) * (int8_t)(x >> 8 * j);
+    for (int j = 0; j < 4; j++) sum += ((lanes << (24 - 8 * j)) >> 24) * (int8_t)(x >> 8 * j);
     return sum;
 }
 V16_INLINE d16 dot_small(d16 sum, w64 w, int32_t x) {

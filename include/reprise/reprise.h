@@ -74,6 +74,11 @@ typedef struct rp_engine_info {
 } rp_engine_info;
 RP_API void rp_engine_get_info(rp_engine *engine, rp_engine_info *out); /* set out->bytes first */
 
+typedef struct rp_reason_count {
+    const char *reason; /* static */
+    uint64_t count;
+} rp_reason_count;
+
 typedef struct rp_engine_stats { /* since creation */
     uint32_t bytes;
     uint64_t n_steps, n_captures, n_replays, n_eager_steps, n_graphs, graph_bytes;
@@ -81,6 +86,11 @@ typedef struct rp_engine_stats { /* since creation */
     uint64_t blocks_free, blocks_live, blocks_cached;
     uint64_t heap_allocs; /* allocations by the library in the whole process */
     uint64_t device_allocs, device_bytes;
+    uint64_t n_recaptures, n_evictions, n_refusals; /* of graphs: captured again, dropped for
+                                                       others, refused by the device */
+    uint64_t n_device_losses;                       /* after each the device was opened again */
+    rp_reason_count eager_reasons[12];              /* why steps ran eagerly */
+    uint32_t n_eager_reasons;
 } rp_engine_stats;
 RP_API void rp_engine_get_stats(rp_engine *engine, rp_engine_stats *out); /* set out->bytes first */
 
@@ -216,6 +226,33 @@ RP_API rp_status rp_engine_apply_template(rp_engine *engine, const char *message
 
 /* Text reports (rp_free): the program of each bucket: ops, placement, bytes, segments, inputs. */
 RP_API rp_status rp_engine_explain(rp_engine *engine, bool all_ops, char **text, rp_error *err);
+
+/* Eager against replay for the steps of one size, from an idle device to an idle device. */
+typedef struct rp_capture_row {
+    char bucket[32]; /* "decode 4", "prefill 512" */
+    bool is_prefill;
+    int n_tokens, n_ops;
+    double eager_us, replay_us; /* medians of a step; replay_us 0: there is no graph */
+    bool is_replay;             /* the decision of RP_CAPTURE_AUTO */
+    char reason[96];            /* for it */
+    bool is_simulated;          /* the times are a device's virtual ones */
+    size_t graph_bytes;
+} rp_capture_row;
+
+typedef struct rp_bench_capture_options {
+    uint32_t bytes;
+    int n_pairs; /* eager and replay in turns (default 15) */
+    /* One row per step size, i of n, on the engine's thread; true stops (RP_ECANCELLED). */
+    bool (*on_row)(void *user, const rp_capture_row *row, int i, int n);
+    void *user;
+} rp_bench_capture_options;
+RP_API rp_bench_capture_options rp_bench_capture_options_default(void);
+
+/* Captures and measures the steps of every size on sequences of its own, and decides anew from what
+ * it finds. RP_EBUSY while there are requests. */
+RP_API rp_status rp_engine_bench_capture(rp_engine *engine, const rp_bench_capture_options *options,
+                                         rp_error *err);
+
 /* Metadata, tensors and memory by purpose of a model file, without loading it. */
 typedef struct rp_inspect_options {
     uint32_t bytes;
@@ -224,6 +261,8 @@ typedef struct rp_inspect_options {
     const char *cache_type_k, *cache_type_v;
     bool show_tensors, show_vocab;
     bool as_json;
+    const char *device, *device_options; /* where it should fit; NULL: as for engines */
+    bool show_fit; /* whether it fits there, and the largest context that would */
 } rp_inspect_options;
 RP_API rp_inspect_options rp_inspect_options_default(void);
 RP_API rp_status rp_inspect(const rp_inspect_options *options, char **text, rp_error *err);

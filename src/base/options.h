@@ -85,6 +85,8 @@ typedef enum rp__option_id {
     RP_OPT_BENCH_GEN,
     RP_OPT_REPETITIONS,
     RP_OPT_OUTPUT,
+    RP_OPT_SVG,
+    RP_OPT_FIT,
     RP_OPT_TENSORS,
     RP_OPT_VOCAB,
     RP_OPT_ALL_OPS,

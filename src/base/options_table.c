@@ -53,7 +53,8 @@ static const rp__command_info commands[] = {
     {RP_CMD_EXPLAIN, "explain", "reprise explain MODEL [options]",
      "the recorded program of a model"},
     {RP_CMD_DEVICES, "devices", "reprise devices [--json]", "the devices there are"},
-    {RP_CMD_BENCH, "bench", "reprise bench MODEL [options]", "measure prompt and generation speed"},
+    {RP_CMD_BENCH, "bench", "reprise bench [capture] MODEL [options]",
+     "measure speed; `bench capture`: eager against replay"},
     {RP_CMD_VERSION, "version", "reprise version", "the version"},
     {RP_CMD_HELP, "help", "reprise help [COMMAND]", "help on a command"},
 };
@@ -163,13 +164,13 @@ static const rp__option rows[RP_N_OPTIONS] = {
     [RP_OPT_DEVICE] = {.name = "device", .shorts = "dev", .kind = RP_OPT_STRING, .value = "NAME",
         .default_text = "cpu", /* lint-allow: cpu, the default shown to users */
         .help = "a name of `reprise devices`, or the path of a device's shared object",
-        .group = IN_DEVICE, .commands = LOADS},
+        .group = IN_DEVICE, .commands = FITS},
     [RP_OPT_DEVICE_OPTIONS] = {.name = "device-options", .kind = RP_OPT_STRING,
         .value = "KEY=VALUE,...",
-        .help = "settings of that device", .group = IN_DEVICE, .commands = LOADS},
+        .help = "settings of that device", .group = IN_DEVICE, .commands = FITS},
     [RP_OPT_DEVICE_PATH] = {.name = "device-path", .kind = RP_OPT_STRING, .value = "FILE:...",
         .help = "shared objects of further devices, with colons between",
-        .group = IN_DEVICE, .commands = LOADS | RP_CMD_DEVICES},
+        .group = IN_DEVICE, .commands = FITS | RP_CMD_DEVICES},
     [RP_OPT_LIST_DEVICES] = {.name = "list-devices", .kind = RP_OPT_ACTION,
         .help = "show the devices and end",
         .group = IN_DEVICE, .commands = LOADS | RP_CMD_HELP},
@@ -260,7 +261,14 @@ static const rp__option rows[RP_N_OPTIONS] = {
         .choices = "md|json|csv", .help = "md: a table; json; csv", .group = IN_OUTPUT,
         .commands = RP_CMD_BENCH},
 
+    [RP_OPT_SVG] = {.name = "svg", .kind = RP_OPT_STRING, .value = "FILE",
+        .help = "with `bench capture`: write a plot of it too", .group = IN_OUTPUT,
+        .commands = RP_CMD_BENCH},
+
     /* ---- output ---- */
+    [RP_OPT_FIT] = {.name = "fit", .kind = RP_OPT_FLAG,
+        .help = "say whether the model fits on --device, and the largest context that would",
+        .group = IN_MEMORY, .commands = RP_CMD_INSPECT},
     [RP_OPT_TENSORS] = {.name = "tensors", .kind = RP_OPT_FLAG, .help = "list every tensor",
         .group = IN_OUTPUT, .commands = RP_CMD_INSPECT},
     [RP_OPT_VOCAB] = {.name = "vocab", .kind = RP_OPT_FLAG, .help = "list the vocabulary",

@@ -3,6 +3,7 @@
 #define RP_CLI_BENCH_H
 
 #include "base/bytes.h"
+#include "base/options.h"
 #include "reprise/reprise.h"
 
 typedef struct rp__bench_row {
@@ -26,5 +27,8 @@ void rp__bench_write_json(rp__bytes *out, const rp__bench_header *h, const rp__b
                           size_t n);
 void rp__bench_write_csv(rp__bytes *out, const rp__bench_header *h, const rp__bench_row *rows,
                          size_t n);
+
+/* `bench capture`: the word is taken from the arguments already. */
+int rp__cli_bench_capture(rp__options *o);
 
 #endif

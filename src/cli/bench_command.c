@@ -185,6 +185,7 @@ static void fit_context(const bench *b, rp__options *o) {
 }
 
 int rp__cli_bench(rp__options *o) {
+    if (rp__cli_take_word(o, "capture")) return rp__cli_bench_capture(o);
     bench b = {.n_repetitions = (int)rp__options_int(o, RP_OPT_REPETITIONS),
                .random = 0x9E3779B97F4A7C15ULL};
     const char *model = rp__cli_take_model(o);

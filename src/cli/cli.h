@@ -38,6 +38,7 @@ int rp__cli_out_of_memory(void);
 
 void rp__cli_console_init(const rp__options *o); /* log callback, colour */
 bool rp__cli_is_quiet(void);
+bool rp__cli_is_verbose(void);
 /* On a terminal, replaces the last line of the standard error; NULL clears it. Elsewhere nothing.
  */
 void rp__cli_status_line(const char *fmt, ...) RP_PRINTF(1, 2);
@@ -67,6 +68,8 @@ rp_status rp__cli_check_utf8(const char *what, const char *p, size_t n, rp_error
 /* The model of -m or of the first positional argument, which is then taken; NULL after printing a
  * sentence. */
 const char *rp__cli_take_model(rp__options *o);
+/* Whether the next positional argument is this word, which is then taken. */
+bool rp__cli_take_word(rp__options *o, const char *word);
 bool rp__cli_no_more_arguments(const rp__options *o); /* false after printing a sentence */
 /* The text of -p, -f, the next positional argument or the standard input, whichever was given most
  * directly. *from_file (may be NULL): it was read, not written on the command line. 0 or an exit

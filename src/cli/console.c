@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 
 static struct console {
-    bool is_quiet, color_out, color_err;
+    bool is_quiet, is_verbose, color_out, color_err;
     bool ends_line;  /* the last byte on the standard output was a line end, or there is none */
     int write_errno; /* of the first failed write */
 } console = {.ends_line = true};
@@ -70,6 +70,7 @@ static bool wants_color(const rp__options *o, int fd) {
 
 void rp__cli_console_init(const rp__options *o) {
     console.is_quiet = rp__options_on(o, RP_OPT_QUIET);
+    console.is_verbose = rp__options_on(o, RP_OPT_VERBOSE);
     console.color_out = wants_color(o, STDOUT_FILENO);
     console.color_err = wants_color(o, STDERR_FILENO);
     if (rp__options_on(o, RP_OPT_LOG_DISABLE)) return;
@@ -78,6 +79,9 @@ void rp__cli_console_init(const rp__options *o) {
 
 bool rp__cli_is_quiet(void) {
     return console.is_quiet;
+}
+bool rp__cli_is_verbose(void) {
+    return console.is_verbose;
 }
 
 static const char *escape_if(bool out, const char *sequence) {
@@ -169,6 +173,12 @@ rp_status rp__cli_check_utf8(const char *what, const char *p, size_t n, rp_error
 static void drop_positional(rp__options *o) {
     o->n_positional--;
     memmove(o->positional, o->positional + 1, o->n_positional * sizeof *o->positional);
+}
+
+bool rp__cli_take_word(rp__options *o, const char *word) {
+    if (!o->n_positional || strcmp(o->positional[0], word)) return false;
+    drop_positional(o);
+    return true;
 }
 
 const char *rp__cli_take_model(rp__options *o) {

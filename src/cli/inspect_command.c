@@ -26,6 +26,9 @@ int rp__cli_inspect(rp__options *o) {
                          : rp__options_str(o, RP_OPT_CACHE_TYPE_V);
     i.show_tensors = rp__options_on(o, RP_OPT_TENSORS);
     i.show_vocab = rp__options_on(o, RP_OPT_VOCAB);
+    i.show_fit = rp__options_on(o, RP_OPT_FIT);
+    i.device = rp__options_str(o, RP_OPT_DEVICE);
+    i.device_options = rp__options_str(o, RP_OPT_DEVICE_OPTIONS);
     i.as_json = rp__options_on(o, RP_OPT_JSON);
     return rp_inspect(&i, &text, &err) < 0 ? rp__cli_fail(&err) : print_report(text);
 }

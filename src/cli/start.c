@@ -204,6 +204,15 @@ static void print_speed(const char *what, uint32_t n_tokens, double n_timed, dou
         fprintf(stderr, ", %.2f s, %.1f tokens/s", seconds, n_timed / seconds);
 }
 
+static void print_reasons(const rp_engine_stats *s) {
+    fprintf(stderr, "%-8s captured again %llu, dropped for others %llu, refused %llu\n", "graphs",
+            (unsigned long long)s->n_recaptures, (unsigned long long)s->n_evictions,
+            (unsigned long long)s->n_refusals);
+    for (uint32_t i = 0; i < s->n_eager_reasons; i++)
+        fprintf(stderr, "%-8s %llu: %s\n", i ? "" : "eager",
+                (unsigned long long)s->eager_reasons[i].count, s->eager_reasons[i].reason);
+}
+
 void rp__cli_print_figures(rp_engine *engine, const rp_usage *u, rp_finish finish, uint64_t seed) {
     if (rp__cli_is_quiet()) return;
     rp_engine_info info = {.bytes = sizeof info};
@@ -220,7 +229,9 @@ void rp__cli_print_figures(rp_engine *engine, const rp_usage *u, rp_finish finis
     /* The first token comes out of the prompt's last step. */
     print_speed("answer", u->n_generated, (double)u->n_generated - 1, u->decode_seconds);
     fprintf(stderr, " (%s, seed %llu)\n", rp_finish_name(finish), (unsigned long long)seed);
-    fprintf(stderr, "%-8s captures %llu, replays %llu, eager steps %llu%s\n", "steps",
+    fprintf(stderr, "%-8s captures %llu, replays %llu, eager steps %llu\n", "steps",
             (unsigned long long)stats.n_captures, (unsigned long long)stats.n_replays,
-            (unsigned long long)stats.n_eager_steps, rp__cli_plain(false));
+            (unsigned long long)stats.n_eager_steps);
+    if (rp__cli_is_verbose()) print_reasons(&stats);
+    fprintf(stderr, "%s", rp__cli_plain(false));
 }

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "engine/engine_impl.h"
+#include "engine/fit.h"
 #include "engine/vocab.h"
 #include "tensor/dtype.h"
 
@@ -17,10 +18,6 @@ const char *rp_version(void) {
 void rp_free(void *p) {
     rp__free(p);
 }
-
-enum {
-    DEFAULT_CTX = 8192
-}; /* positions of a sequence when nobody asks: bounds the KV cache of long-context models */
 
 rp_engine_options rp_engine_options_default(void) {
     return (rp_engine_options){.bytes = sizeof(rp_engine_options),
@@ -52,53 +49,19 @@ static rp_status check_options(const rp_engine_options *o, rp_error *err) {
     return RP_OK;
 }
 
-static rp_status cache_type(const char *parameter, const char *name, rp_dtype *out, rp_error *err) {
-    *out = RP_F16;
-    if (!name) return RP_OK;
-    if (rp__dtype_from_name(name, out) && (*out == RP_F32 || *out == RP_F16 || *out == RP_BF16))
-        return RP_OK;
-    return rp__fail(err, RP_EUNSUPPORTED, "%s \"%s\" is not supported, expected f32, f16 or bf16",
-                    parameter, name);
+/* Graphs may have what the plan leaves over. */
+static void bound_graphs(rp__stepper *s, const rp__fit *fit) {
+    size_t left = fit->available - fit->need;
+    if (fit->available) s->config.replay.max_graph_bytes = left ? left : 1;
 }
 
-/* ---- planning ---- */
-
-static size_t available_bytes(const rp_engine *e) {
-    return rp__device_props(e->device)->memory_bytes;
-}
-
-static rp_status refuse_memory(const rp_engine *e, size_t need, rp_error *err) {
-    const rp__stepper *s = &e->stepper;
-    double mib = 1024 * 1024, blocks = s->config.n_blocks;
-    size_t fixed = need - s->cache_bytes, avail = available_bytes(e);
-    double fit =
-        avail > fixed ? (double)(avail - fixed) / ((double)s->cache_bytes / blocks) - 1 : 0;
-    long long ctx = (long long)(fit / e->max_seqs) * s->config.block_size;
-    return rp__fail(err, RP_ENOMEM,
-                    "the model needs %.0f MiB on %s (weights %.0f, KV cache %.0f, arena %.0f) and "
-                    "%.0f MiB are available; "
-                    "the largest context that fits with %d sequences is %lld",
-                    (double)need / mib, rp__device_name(e->device),
-                    (double)e->model->weights.bytes / mib, (double)s->cache_bytes / mib,
-                    (double)(need - e->model->weights.bytes - s->cache_bytes) / mib,
-                    (double)avail / mib, (int)e->max_seqs, ctx > 0 ? ctx : 0LL);
-}
-
-static rp_status plan_steps(rp_engine *e, const rp_engine_options *o, rp_error *err) {
-    rp__stepper_config c = {.max_seqs = o->max_seqs, .block_size = o->block_size};
-    int64_t per_seq = (e->model->n_ctx + o->block_size - 1) / o->block_size;
-    int64_t n_blocks = (o->n_blocks ? o->n_blocks : per_seq * o->max_seqs) + 1; /* and the sink */
-    RP_TRY(check_range("the number of KV blocks", n_blocks, 2, INT32_MAX / o->block_size - 1, err));
-    c.n_blocks = (int32_t)n_blocks;
-    c.max_tokens = o->max_batch_tokens > o->max_seqs ? o->max_batch_tokens : o->max_seqs;
-    RP_TRY(cache_type("cache_type_k", o->cache_type_k, &c.k_type, err));
-    RP_TRY(cache_type("cache_type_v", o->cache_type_v, &c.v_type, err));
-    c.replay = (rp__replay_config){.mode = o->capture, .max_graphs = o->max_graphs};
+static rp_status plan_engine(rp_engine *e, const rp_engine_options *o, rp_error *err) {
+    RP_TRY(rp__plan_engine(e->checkpoint, e->device, o, &e->model, &e->stepper, err));
     e->max_seqs = o->max_seqs;
-    RP_TRY(rp__stepper_plan(&e->stepper, e->model, &c, err));
-    size_t need = e->model->weights.bytes + rp__stepper_bytes(&e->stepper),
-           avail = available_bytes(e);
-    return avail && need > avail ? refuse_memory(e, need, err) : RP_OK;
+    rp__fit fit = rp__fit_of(e->model, &e->stepper);
+    RP_TRY(rp__fit_check(e->checkpoint, e->device, o, &fit, err));
+    bound_graphs(&e->stepper, &fit);
+    return RP_OK;
 }
 
 /* ---- opening ---- */
@@ -201,9 +164,8 @@ static rp_status open_engine(rp_engine *e, const rp_engine_options *o, rp_error 
     RP_TRY(st);
     RP_TRY(open_text(e, o, err));
     RP_TRY(open_device(e, o, err));
-    RP_TRY(rp__model_declare(e->checkpoint, e->device, o->n_ctx, DEFAULT_CTX, &e->model, err));
+    RP_TRY(plan_engine(e, o, err));
     RP_TRY(check_vocab(e, err));
-    RP_TRY(plan_steps(e, o, err));
     RP_TRY(rp__model_load(e->model, o->progress, o->progress_user, err));
     RP_TRY(rp__stepper_load(&e->stepper, err));
     RP_TRY(rp__kv_init(&e->kv, e->stepper.config.n_blocks, e->stepper.config.block_size, err));
@@ -224,6 +186,7 @@ rp_status rp_engine_create(const rp_engine_options *options, rp_engine **out, rp
     if (!e) return rp__fail(err, RP_ENOMEM, "out of memory for an engine");
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->wake, NULL);
+    pthread_cond_init(&e->job_done, NULL);
     rp_status st = open_engine(e, options, err);
     if (st < 0) {
         rp_engine_destroy(e);
@@ -253,6 +216,7 @@ void rp_engine_destroy(rp_engine *e) {
     rp__tokenizer_destroy(e->tokenizer);
     rp__checkpoint_close(e->checkpoint);
     pthread_cond_destroy(&e->wake);
+    pthread_cond_destroy(&e->job_done);
     pthread_mutex_destroy(&e->lock);
     rp__free(e);
 }

@@ -60,6 +60,16 @@ struct rp_request {
     rp__bytes event_text;
 };
 
+/* Something another thread wants done on the engine's. */
+typedef rp_status (*rp__engine_job_fn)(rp_engine *e, void *arg, rp_error *err);
+typedef struct rp__engine_job {
+    rp__engine_job_fn run;
+    void *arg;
+    rp_status status;
+    rp_error error;
+    bool is_done;
+} rp__engine_job;
+
 struct rp_engine {
     rp__checkpoint *checkpoint;
     rp__tokenizer *tokenizer;
@@ -75,7 +85,8 @@ struct rp_engine {
     pthread_t thread;
     bool has_thread, has_lock;
     pthread_mutex_t lock; /* guards what follows, and the published part of every request */
-    pthread_cond_t wake;
+    pthread_cond_t wake, job_done;
+    rp__engine_job *job;
     rp_request *queue, **queue_end; /* submitted, not yet seen by the thread */
     bool is_stopping;
     rp_capture_mode mode;
@@ -92,6 +103,9 @@ struct rp_engine {
 
 /* loop.c */
 void *rp__engine_thread(void *engine);
+/* Runs on the engine thread while no request is there; waits for it. RP_EBUSY: there are requests.
+ */
+rp_status rp__engine_do(rp_engine *e, rp__engine_job_fn run, void *arg, rp_error *err);
 
 /* chat.c: the prompt text that messages become, with the spans that are not the template's own. */
 rp_status rp__chat_render(const rp_engine *e, const char *messages, const char *kwargs,

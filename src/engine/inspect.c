@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/utf8.h"
 #include "engine/engine_impl.h"
+#include "engine/fit.h"
 #include "tensor/dtype.h"
 
 rp_inspect_options rp_inspect_options_default(void) {
@@ -88,44 +89,42 @@ static json_t *tensors_json(const rp__checkpoint *c) {
 
 /* ---- memory ---- */
 
-static rp_status cache_dtype(const char *name, rp_dtype *out, rp_error *err) {
-    *out = RP_F16;
-    if (!name || rp__dtype_from_name(name, out)) return RP_OK;
-    return rp__fail(err, RP_EUNSUPPORTED,
-                    "cache type \"%s\" is not supported, expected f32, f16 or bf16", name);
+static rp_engine_options engine_options(const rp_inspect_options *o) {
+    rp_engine_options e = rp_engine_options_default();
+    e.n_ctx = o->n_ctx;
+    e.max_seqs = o->max_seqs > 0 ? o->max_seqs : 1;
+    e.cache_type_k = o->cache_type_k;
+    e.cache_type_v = o->cache_type_v;
+    return e;
+}
+
+static json_t *memory_json(const rp__fit *f) {
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "context", (json_int_t)f->n_ctx,
+                     "sequences", (json_int_t)f->n_seqs, "weights", (json_int_t)f->weights,
+                     "kv_cache", (json_int_t)f->kv_cache, "arena", (json_int_t)f->arena,
+                     "inputs_outputs", (json_int_t)f->inputs_outputs, "total", (json_int_t)f->need,
+                     "available", (json_int_t)f->available);
 }
 
 static rp_status plan_memory(const rp__checkpoint *c, rp_device *device,
                              const rp_inspect_options *o, json_t *out, rp_error *err) {
     rp__model *m = NULL;
-    rp__stepper s = {0};
-    rp_engine_options d = rp_engine_options_default();
-    rp__stepper_config config = {.max_seqs = o->max_seqs > 0 ? o->max_seqs : 1,
-                                 .max_tokens = d.max_batch_tokens,
-                                 .block_size = d.block_size};
-    RP_TRY(cache_dtype(o->cache_type_k, &config.k_type, err));
-    RP_TRY(cache_dtype(o->cache_type_v, &config.v_type, err));
-    rp_status st = rp__model_declare(c, device, o->n_ctx, 8192, &m, err);
-    if (st >= 0) {
-        config.n_blocks =
-            (int32_t)((m->n_ctx + d.block_size - 1) / d.block_size) * config.max_seqs + 1;
-        st = rp__stepper_plan(&s, m, &config, err);
+    rp__stepper s;
+    rp_engine_options e = engine_options(o);
+    RP_TRY(rp__plan_engine(c, device, &e, &m, &s, err));
+    rp__fit fit = rp__fit_of(m, &s);
+    json_object_set_new(out, "parameters", json_integer(m->weights.n_params));
+    json_t *memory = memory_json(&fit);
+    if (o->show_fit) {
+        json_object_set_new(memory, "device", json_string(rp__device_name(device)));
+        json_object_set_new(memory, "fits", json_boolean(fit.fits));
+        json_object_set_new(memory, "largest_context",
+                            json_integer(rp__fit_largest_ctx(c, device, &e, &fit)));
     }
-    if (st >= 0) {
-        size_t weights = m->weights.bytes, rest = rp__stepper_bytes(&s);
-        json_object_set_new(out, "parameters", json_integer(m->weights.n_params));
-        json_object_set_new(
-            out, "memory",
-            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "context", (json_int_t)m->n_ctx,
-                      "sequences", (json_int_t)config.max_seqs, "weights", (json_int_t)weights,
-                      "kv_cache", (json_int_t)s.cache_bytes, "arena", (json_int_t)s.arena_bytes,
-                      "inputs_outputs", (json_int_t)(s.input_bytes + s.output_bytes), "total",
-                      (json_int_t)(weights + rest), "available",
-                      (json_int_t)rp__device_props(device)->memory_bytes));
-    }
+    json_object_set_new(out, "memory", memory);
     rp__stepper_clear(&s);
     rp__model_destroy(m);
-    return st;
+    return RP_OK;
 }
 
 /* An architecture that cannot run is still worth looking at: its reason stands where its memory
@@ -134,7 +133,8 @@ static rp_status add_memory(const rp__checkpoint *c, const rp_inspect_options *o
                             rp_error *err) {
     rp_device *device = NULL;
     rp_error why = {0};
-    RP_TRY(rp__device_open(rp__device_name_at(0), NULL, &device, err));
+    rp_device_config config = {.bytes = sizeof config, .options = o->device_options};
+    RP_TRY(rp__device_open(o->device ? o->device : rp__device_name_at(0), &config, &device, err));
     rp_status st = plan_memory(c, device, o, out, &why);
     rp__device_close(device);
     if (st == RP_ENOMEM) {
@@ -185,6 +185,19 @@ static void print_tensors(const json_t *tensors, rp__bytes *out) {
     }
 }
 
+static void print_fit(const json_t *memory, rp__bytes *out) {
+    const json_t *fits = json_object_get(memory, "fits");
+    if (!fits) return;
+    rp__bytes_printf(out, "%s on %s: needs %lld bytes, %lld are available\n",
+                     json_is_true(fits) ? "fits" : "does not fit",
+                     json_string_value(json_object_get(memory, "device")),
+                     (long long)json_integer_value(json_object_get(memory, "total")),
+                     (long long)json_integer_value(json_object_get(memory, "available")));
+    rp__bytes_printf(out, "largest context that fits with %lld sequence(s): %lld\n",
+                     (long long)json_integer_value(json_object_get(memory, "sequences")),
+                     (long long)json_integer_value(json_object_get(memory, "largest_context")));
+}
+
 static void print_memory(const json_t *report, rp__bytes *out) {
     const json_t *memory = json_object_get(report, "memory"),
                  *cannot = json_object_get(report, "cannot_run");
@@ -203,6 +216,7 @@ static void print_memory(const json_t *report, rp__bytes *out) {
         rp__bytes_printf(out, "  %-22s %10.1f MiB\n", rows[i].label,
                          (double)json_integer_value(json_object_get(memory, rows[i].key)) /
                              (1 << 20));
+    print_fit(memory, out);
 }
 
 static void print_report(const json_t *report, bool show_tensors, rp__bytes *out) {

@@ -11,6 +11,15 @@
 #include "base/log.h"
 #include "engine/engine_impl.h"
 
+static void copy_reasons(rp_engine *e, const rp__replay_stats *s) {
+    uint32_t n = 0;
+    for (int i = 0; i < RP_N_RUN_WHYS; i++)
+        if (s->n_by_reason[i])
+            e->stats.eager_reasons[n++] =
+                (rp_reason_count){rp__run_why_text((rp__run_why)i), s->n_by_reason[i]};
+    e->stats.n_eager_reasons = n;
+}
+
 /* What others may ask about, as it is now. Under the lock. */
 static void copy_stats(rp_engine *e) {
     const rp__replay_stats *s = &e->stepper.replay.stats;
@@ -18,6 +27,10 @@ static void copy_stats(rp_engine *e) {
     e->stats.n_captures = s->n_captures;
     e->stats.n_replays = s->n_replays;
     e->stats.n_eager_steps = s->n_eager;
+    e->stats.n_recaptures = s->n_recaptures;
+    e->stats.n_evictions = s->n_evicted;
+    e->stats.n_refusals = s->n_refused;
+    copy_reasons(e, s);
     e->stats.n_graphs = (uint64_t)e->stepper.replay.n_held;
     e->stats.graph_bytes = rp__replayer_graph_bytes(&e->stepper.replay);
     e->stats.blocks_free = (uint64_t)e->kv.n_free;
@@ -153,21 +166,43 @@ static void drop_cancelled(rp_engine *e) {
     }
 }
 
-/* Ends everything that is here with an error. After a failed device submits are refused with it
- * too; memory that ran out once may be there for the next request. */
-static void fail_all(rp_engine *e, const rp_error *error) {
+static void fail_running(rp_engine *e, const rp_error *error) {
     while (e->n_running) {
         rp_request *r = e->running[0];
         stop_running(e, r);
         publish_done(e, r, RP_FINISH_ERROR, error);
     }
+}
+
+/* Ends everything that is here with an error, and refuses what comes. */
+static void fail_all(rp_engine *e, const rp_error *error) {
+    fail_running(e, error);
     while (e->waiting) {
         rp_request *r = e->waiting;
         remove_waiting(e, &e->waiting);
         publish_done(e, r, RP_FINISH_ERROR, error);
     }
     pthread_mutex_lock(&e->lock);
-    if (error->code != RP_ENOMEM) e->failure = *error;
+    e->failure = *error;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* A step failed: its requests end with the sentence. A lost device is opened again for those that
+ * wait; other failures (memory, one launch) may be gone with the next step. */
+static void recover(rp_engine *e, const rp_error *error) {
+    rp__log(RP_LOG_ERROR, "a step failed: %s", error->message);
+    fail_running(e, error);
+    if (error->code == RP_EINTERNAL) fail_all(e, error);
+    if (!rp__device_is_lost(e->device)) return;
+    rp_error again = {0};
+    if (rp__stepper_reopen(&e->stepper, &again) < 0) {
+        rp__log(RP_LOG_ERROR, "the device stays lost: %s", again.message);
+        fail_all(e, &again);
+        return;
+    }
+    rp__log(RP_LOG_WARN, "%s was lost and opened again", rp__device_name(e->device));
+    pthread_mutex_lock(&e->lock);
+    e->stats.n_device_losses++;
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -257,12 +292,51 @@ static void take_results(rp_engine *e) {
 static void step(rp_engine *e) {
     build_batch(e);
     rp_error err = {0};
-    if (rp__stepper_run(&e->stepper, &err) >= 0) {
+    if (rp__stepper_run(&e->stepper, &err) >= 0)
         take_results(e);
-    } else {
-        rp__log(RP_LOG_ERROR, "a step failed: %s", err.message);
-        fail_all(e, &err);
+    else
+        recover(e, &err);
+}
+
+/* ---- jobs of other threads ---- */
+
+rp_status rp__engine_do(rp_engine *e, rp__engine_job_fn run, void *arg, rp_error *err) {
+    rp__engine_job job = {.run = run, .arg = arg};
+    pthread_mutex_lock(&e->lock);
+    rp_status st = e->failure.code;
+    if (st < 0 && err) *err = e->failure;
+    if (!st && e->job) st = rp__fail(err, RP_EBUSY, "another job is on the engine");
+    if (!st) {
+        e->job = &job;
+        pthread_cond_broadcast(&e->wake);
+        while (!job.is_done) pthread_cond_wait(&e->job_done, &e->lock);
+        st = job.status;
+        if (st < 0 && err) *err = job.error;
     }
+    pthread_mutex_unlock(&e->lock);
+    return st;
+}
+
+static void finish_job(rp_engine *e, rp__engine_job *job) {
+    pthread_mutex_lock(&e->lock);
+    copy_stats(e);
+    e->job = NULL;
+    job->is_done = true;
+    pthread_cond_broadcast(&e->job_done);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void run_job(rp_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    rp__engine_job *job = e->job;
+    pthread_mutex_unlock(&e->lock);
+    if (!job) return;
+    if (e->n_running || e->waiting)
+        job->status = rp__fail(&job->error, RP_EBUSY, "the engine has requests to answer");
+    else
+        job->status = job->run(e, job->arg, &job->error);
+    if (rp__device_is_lost(e->device)) recover(e, &job->error);
+    finish_job(e, job);
 }
 
 void *rp__engine_thread(void *engine) {
@@ -285,9 +359,10 @@ void *rp__engine_thread(void *engine) {
         drop_cancelled(e);
         admit(e);
         if (e->n_running) step(e);
+        run_job(e);
 
         pthread_mutex_lock(&e->lock);
-        while (!e->queue && !e->n_running && !e->waiting && !e->is_stopping) {
+        while (!e->queue && !e->n_running && !e->waiting && !e->job && !e->is_stopping) {
             copy_stats(e);
             pthread_cond_wait(&e->wake, &e->lock);
         }

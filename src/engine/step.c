@@ -171,6 +171,25 @@ rp_status rp__stepper_run(rp__stepper *s, rp_error *err) {
     return rp__buffer_read(s->outputs, place, s->logits, (size_t)b->n_rows * row, err);
 }
 
+rp_status rp__stepper_measure(rp__stepper *s, int bucket, int32_t n_pairs, double *samples,
+                              rp__replay_report *out, rp_error *err) {
+    rp__program *p = &s->programs[bucket];
+    rp_status st;
+    stage_inputs(s, p);
+    do {
+        RP_TRY(rp__buffer_write(s->inputs, 0, s->staging, p->input_bytes, err));
+        st = rp__replayer_measure(&s->replay, p, n_pairs, samples, out, err);
+    } while (st == RP_AGAIN);
+    return st;
+}
+
+rp_status rp__stepper_reopen(rp__stepper *s, rp_error *err) {
+    rp__replayer_reset(&s->replay);
+    RP_TRY(rp__device_reopen(s->device, err));
+    RP_TRY(rp__model_load(s->model, NULL, NULL, err));
+    return clear_sink(s, err);
+}
+
 rp_status rp__stepper_capture_all(rp__stepper *s, rp_error *err) {
     s->batch.n_tokens = s->batch.n_seqs = s->batch.n_rows = 0;
     for (int i = 0; i < s->n_buckets; i++) {
@@ -182,8 +201,9 @@ rp_status rp__stepper_capture_all(rp__stepper *s, rp_error *err) {
         } while (st == RP_AGAIN);
         RP_TRY(st);
         if (st != RP_END) continue;
-        rp__log(RP_LOG_WARN, "%d of %d step sizes are captured: that is all the graphs kept at once",
-                i, s->n_buckets);
+        rp__log(RP_LOG_WARN,
+                "%d of %d step sizes are captured: that is all the graphs kept at once", i,
+                s->n_buckets);
         break;
     }
     return RP_OK;

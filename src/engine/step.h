@@ -55,6 +55,16 @@ void rp__stepper_clear(rp__stepper *s);
  * n_rows <= max_seqs. */
 rp_status rp__stepper_run(rp__stepper *s, rp_error *err);
 
+/* After the device was lost: destroys the graphs, opens the device again, and writes everything
+ * that a step needs. The KV cache is empty. Afterwards the next step runs; on failure the device is
+ * still lost, and this may be tried again. */
+rp_status rp__stepper_reopen(rp__stepper *s, rp_error *err);
+
+/* Measures s->batch in the program of one bucket, which must hold it: n_pairs pairs of eager and
+ * replay. `samples` has room for 2 * n_pairs. */
+rp_status rp__stepper_measure(rp__stepper *s, int bucket, int32_t n_pairs, double *samples,
+                              rp__replay_report *out, rp_error *err);
+
 /* Captures every bucket now, on padding. */
 rp_status rp__stepper_capture_all(rp__stepper *s, rp_error *err);
 

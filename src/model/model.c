@@ -80,7 +80,7 @@ static rp_status read_architecture(rp__model *m, rp_error *err) {
 
 /* ---- rope table ---- */
 
-static rp_status declare_rope_table(rp__model *m, rp_error *err) {
+static rp_status make_rope_values(rp__model *m, rp_error *err) {
     const rp__rope_params *p = &m->h.rope;
     double *inv_freq = rp__calloc((size_t)(p->n_rot / 2), sizeof *inv_freq);
     size_t n;
@@ -93,8 +93,13 @@ static rp_status declare_rope_table(rp__model *m, rp_error *err) {
     double factor = rp__rope_frequencies(p, inv_freq);
     rp__rope_table(inv_freq, p->n_rot, factor, 0, m->n_ctx, m->rope_values);
     rp__free(inv_freq);
+    return RP_OK;
+}
+
+static rp_status declare_rope_table(rp__model *m, rp_error *err) {
+    RP_TRY(make_rope_values(m, err));
     return rp__weights_values(&m->weights, &m->rope_table, "rope_table", m->rope_values, m->n_ctx,
-                              p->n_rot, err);
+                              m->h.rope.n_rot, err);
 }
 
 /* ---- life ---- */
@@ -138,6 +143,10 @@ void rp__model_destroy(rp__model *m) {
 }
 
 rp_status rp__model_load(rp__model *m, rp_progress_fn progress, void *user, rp_error *err) {
+    if (!m->rope_values) {
+        RP_TRY(make_rope_values(m, err));
+        rp__weights_set_values(&m->weights, &m->rope_table, m->rope_values);
+    }
     rp_status st = rp__weights_load(&m->weights, progress, user, err);
     rp__free(m->rope_values);
     m->rope_values = NULL;

@@ -73,6 +73,7 @@ void rp__model_set_cache(rp__model *m, rp_buffer *buffer); /* at least cache_byt
  * "logits" [R, V]. M = blocks of n_ctx positions. */
 void rp__model_build(const rp__model *m, rp__program *p);
 
+/* Loads the weights; again, after the device was reopened. */
 rp_status rp__model_load(rp__model *m, rp_progress_fn progress, void *user, rp_error *err);
 
 /* ---- reading metadata of either form, for families ---- */

@@ -196,6 +196,11 @@ rp_status rp__weights_values(rp__weights *w, rp_tensor *dst, const char *label, 
     return RP_OK;
 }
 
+void rp__weights_set_values(rp__weights *w, const rp_tensor *dst, const float *values) {
+    for (int32_t i = 0; i < w->n_jobs; i++)
+        if (w->jobs[i].dst == dst) w->jobs[i].values = values;
+}
+
 /* ---- loading ---- */
 
 enum { WRITE_CHUNK = 32 << 20 }; /* bytes between two reports of progress */
@@ -260,7 +265,8 @@ static rp_status load_vector(load_state *s, const rp__weight_job *j, rp_error *e
 }
 
 rp_status rp__weights_load(rp__weights *w, rp_progress_fn progress, void *user, rp_error *err) {
-    RP_TRY(rp__buffer_create(w->device, "weights", w->bytes, true, &w->buffer, err));
+    if (!w->buffer)
+        RP_TRY(rp__buffer_create(w->device, "weights", w->bytes, true, &w->buffer, err));
     load_state s = {.progress = progress, .user = user, .total = w->bytes};
     for (int32_t i = 0; i < w->n_jobs; i++) {
         rp__weight_job *j = &w->jobs[i];

@@ -65,13 +65,16 @@ rp_status rp__weights_vector(rp__weights *w, rp_tensor *dst, const char *label, 
 rp_status rp__weights_values(rp__weights *w, rp_tensor *dst, const char *label, const float *values,
                              int64_t n, int64_t k, rp_error *err);
 
+/* Other values of the same shape for the next load. */
+void rp__weights_set_values(rp__weights *w, const rp_tensor *dst, const float *values);
+
 bool rp__weights_has(const rp__weights *w, const char *name);
 void rp__weights_ignore(rp__weights *w, const char *name); /* a known tensor that is not needed */
 /* Every tensor of the file must have been used: what a family does not know changes what it
  * computes. */
 rp_status rp__weights_check_all_used(const rp__weights *w, const char *architecture, rp_error *err);
 
-/* Allocates the buffer and writes everything, reporting bytes done through `progress` (may be
+/* Allocates the buffer unless it is there, and writes everything, reporting bytes done through `progress` (may be
  * NULL). */
 rp_status rp__weights_load(rp__weights *w, rp_progress_fn progress, void *user, rp_error *err);
 

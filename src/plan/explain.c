@@ -40,10 +40,10 @@ static bool print_segment(const rp__program *p, int32_t s, bool all_ops, rp__byt
     bool has_run = g->n_eager + g->n_replays + g->n_captures > 0;
     bool ok = rp__bytes_printf(out, "  segment %d: ops %d to %d, %s%s", (int)s, (int)g->first_op,
                                (int)(g->first_op + g->n_ops - 1),
-                               !has_run                          ? "never run"
-                               : g->why >= RP_WHY_ON             ? "replay: "
-                               : g->graph && !g->is_decided      ? "measuring: "
-                                                                 : "eager: ",
+                               !has_run                     ? "never run"
+                               : g->why >= RP_WHY_ON        ? "replay: "
+                               : g->graph && !g->is_decided ? "measuring: "
+                                                            : "eager: ",
                                has_run ? rp__run_why_text(g->why) : "");
     if (g->refusal) ok = ok && rp__bytes_printf(out, " (%s)", rp_status_text(g->refusal));
     if (g->is_decided)

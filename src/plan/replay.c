@@ -9,9 +9,10 @@
 
 enum {
     WARM_STEPS = 2,
-    MAX_WAIT = 4096,        /* eager steps between captures of a graph that never earns itself */
-    CLEAR_PAIRS = 2,        /* so many pairs decide when each shows a gain of CLEAR_PERCENT, */
-    CLEAR_PERCENT = 25,     /* far beyond the noise of a busy machine; twice as many when each */
+    MAX_LOSSES = 2,     /* one may have had another reason */
+    MAX_WAIT = 4096,    /* eager steps between captures of a graph that never earns itself */
+    CLEAR_PAIRS = 2,    /* so many pairs decide when each shows a gain of CLEAR_PERCENT, */
+    CLEAR_PERCENT = 25, /* far beyond the noise of a busy machine; twice as many when each */
     LESS_CLEAR_PERCENT = 10 /* shows this */,
     SWITCH_PERCENT = 3,     /* a decision changes only for more than this, in every pair */
     FIRST_REMEASURE = 1024, /* steps until a decision is looked at again; doubles every time */
@@ -83,6 +84,13 @@ void rp__replayer_clear(rp__replayer *r) {
 }
 
 void rp__replayer_reset(rp__replayer *r) {
+    rp__segment *s = r->suspect;
+    if (s && ++s->n_losses >= MAX_LOSSES) {
+        s->refusal = RP_EDEVICE_LOST;
+        rp__log(RP_LOG_WARN, "a step stays eager: its replay lost the device %u times",
+                s->n_losses);
+    }
+    r->suspect = NULL;
     while (r->n_held) drop_graph(r, 0);
     r->epoch++;
 }
@@ -103,6 +111,7 @@ static rp_status issue_ops(rp__replayer *r, const rp__program *p, const rp__segm
 static rp_status run_eager(rp__replayer *r, const rp__program *p, rp__segment *s, rp__run_why why,
                            rp_error *err) {
     s->why = why;
+    r->suspect = NULL;
     RP_TRY(issue_ops(r, p, s, err));
     s->n_warm++;
     s->n_eager++;
@@ -113,6 +122,7 @@ static rp_status run_eager(rp__replayer *r, const rp__program *p, rp__segment *s
 
 static rp_status run_graph(rp__replayer *r, rp__segment *s, rp__run_why why, rp_error *err) {
     s->why = why;
+    r->suspect = s;
     RP_TRY(rp__graph_replay(s->graph, err));
     s->last_used = ++r->tick;
     s->n_replays++;
@@ -153,6 +163,7 @@ static rp_status make_room(rp__replayer *r, rp__segment *s, const rp_error *why)
 static rp_status capture(rp__replayer *r, const rp__program *p, rp__segment *s, rp_error *err) {
     if (r->n_held == r->config.max_graphs) drop_oldest(r);
     rp_error why = {0};
+    r->suspect = s;
     rp_status st = issue_captured(r, p, s, &s->graph, &why);
     if (st == RP_EDEVICE_LOST) {
         if (err) *err = why;
@@ -196,7 +207,8 @@ static uint32_t n_agreeing(const rp__segment *s, bool is_replay, int percent) {
 }
 
 static bool all_agree(const rp__segment *s, int percent) {
-    return n_agreeing(s, true, percent) == s->n_pairs || n_agreeing(s, false, percent) == s->n_pairs;
+    return n_agreeing(s, true, percent) == s->n_pairs ||
+           n_agreeing(s, false, percent) == s->n_pairs;
 }
 
 static bool is_clear(const rp__segment *s) {
@@ -236,7 +248,7 @@ static void decide(rp__replayer *r, rp__segment *s) {
         replay[i] = s->pairs[i].replay_us;
     }
     double eager_us = median(eager, s->n_pairs), replay_us = median(replay, s->n_pairs);
-    bool is_faster = replay_us < eager_us;
+    bool is_faster = replay_us <= eager_us;
     if (s->is_decided) {
         bool is_other = !s->is_replay_faster;
         bool changes = n_agreeing(s, is_other, SWITCH_PERCENT) == s->n_pairs;
@@ -281,8 +293,8 @@ static rp_status measure(rp__replayer *r, const rp__program *p, rp__segment *s, 
         return RP_OK;
     }
     if (is_per_token && is_uneven(s, n_live) && s->n_uneven++ < MAX_UNEVEN) return RP_OK;
-    s->pairs[s->n_pairs++] = with_graph ? (rp__replay_pair){s->half_us, us}
-                                        : (rp__replay_pair){us, s->half_us};
+    s->pairs[s->n_pairs++] =
+        with_graph ? (rp__replay_pair){s->half_us, us} : (rp__replay_pair){us, s->half_us};
     if (is_clear(s) || s->n_pairs == RP_REPLAY_PAIRS) decide(r, s);
     return RP_OK;
 }
@@ -368,7 +380,7 @@ static rp_status measure_segment(rp__replayer *r, const rp__program *p, rp__segm
         }
     double eager_us = median(eager, (uint32_t)n_pairs),
            replay_us = s->graph ? median(replay, (uint32_t)n_pairs) : 0;
-    if (s->graph) settle(r, s, eager_us, replay_us, replay_us < eager_us);
+    if (s->graph) settle(r, s, eager_us, replay_us, replay_us <= eager_us);
     s->decided_eager_us = eager_us;
     return RP_OK;
 }

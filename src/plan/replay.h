@@ -31,7 +31,7 @@ typedef struct rp__replay_config {
 
 typedef struct rp__replay_stats { /* runs of segments */
     uint64_t n_steps, n_captures, n_recaptures, n_replays, n_eager, n_refused, n_evicted;
-    uint64_t n_measurements;              /* decisions made, first ones included */
+    uint64_t n_measurements;             /* decisions made, first ones included */
     uint64_t n_by_reason[RP_N_RUN_WHYS]; /* of n_eager */
 } rp__replay_stats;
 
@@ -42,7 +42,8 @@ typedef struct rp__replayer {
     rp__segment **held; /* segments that have a graph, max_graphs of them at most */
     int n_held;
     uint64_t tick;
-    uint32_t epoch; /* grows when kernels become cold */
+    uint32_t epoch;       /* grows when kernels become cold */
+    rp__segment *suspect; /* whose graph was the last thing issued; NULL: ops were */
 } rp__replayer;
 
 rp_status rp__replayer_init(rp__replayer *r, rp_device *device, const rp__replay_config *config,
@@ -52,7 +53,8 @@ void rp__replayer_clear(
 void rp__replayer_set_mode(rp__replayer *r, rp_capture_mode mode); /* from the next step on */
 
 /* Destroys every graph and takes every kernel for cold: a lost device is about to be opened again.
- * Decisions and statistics stay. */
+ * Decisions and statistics stay. A segment whose replay lost the device twice (it may be longer
+ * than a watchdog allows, where its ops one by one are not) is not captured again. */
 void rp__replayer_reset(rp__replayer *r);
 
 /* Runs the bound program once; its inputs are in place. n_live: live tokens, to compare steps of

@@ -15,7 +15,10 @@ static const rp__segment *segment_of(const workload *w, int bucket) {
 
 /* ---- the choice, on every shipped profile ---- */
 
-enum { MIXED_STEPS = 4000, EAGER_STEPS = 600 /* enough to know what a step of each bucket costs */ };
+enum {
+    MIXED_STEPS = 4000,
+    EAGER_STEPS = 600 /* enough to know what a step of each bucket costs */
+};
 
 static void assert_right_choices(const char *profile, const workload *off, const workload *on,
                                  const workload *automatic) {

@@ -1,0 +1,309 @@
+/* `reprise bench capture`: eager against replay for the steps of every size, as a table, JSON and a
+ * plot. The library measures; this file shows. */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/fail.h"
+#include "cli/bench.h"
+#include "cli/cli.h"
+#include "cli/json_writer.h"
+
+enum { ROWS_MOST = 64, DEFAULT_PAIRS = 15 };
+
+typedef struct capture_bench {
+    rp_engine_info info;
+    rp_capture_row rows[ROWS_MOST];
+    size_t n_rows;
+    int n_pairs;
+} capture_bench;
+
+/* ---- rows ---- */
+
+static bool on_row(void *user, const rp_capture_row *row, int i, int n) {
+    capture_bench *b = user;
+    if (b->n_rows < ROWS_MOST) b->rows[b->n_rows++] = *row;
+    if (!rp__cli_is_quiet()) rp__cli_status_line("measured %s, %d of %d", row->bucket, i + 1, n);
+    return rp__cli_interrupted();
+}
+
+static const char *decision_of(const rp_capture_row *r) {
+    return r->is_replay ? "replay" : "eager";
+}
+
+/* A duration in three or four digits and its unit. */
+static const char *duration(double us, char *out, size_t cap) {
+    const char *unit = us < 1e3 ? "us" : us < 1e6 ? "ms" : "s";
+    double v = us < 1e3 ? us : us < 1e6 ? us / 1e3 : us / 1e6;
+    snprintf(out, cap, "%.*f %s", v < 10 ? 2 : v < 100 ? 1 : 0, v, unit);
+    return out;
+}
+
+/* ---- table and JSON ---- */
+
+static void write_table(rp__bytes *out, const capture_bench *b) {
+    const rp_engine_info *i = &b->info;
+    rp__bytes_printf(out, "%s, %s, on %s%s, medians of %d pairs\n\n", i->model_name,
+                     i->quantization, i->device, rp__cli_simulated(i->device, i->is_simulated),
+                     b->n_pairs);
+    rp__bytes_printf(
+        out, "| bucket       |   ops | %12s | %12s | eager/replay | decision | reason\n",
+        i->is_simulated ? "eager, sim." : "eager", i->is_simulated ? "replay, sim." : "replay");
+    rp__bytes_add_str(out, "|--------------|------:|-------------:|-------------:|-------------:|"
+                           "----------|-------\n");
+    for (size_t k = 0; k < b->n_rows; k++) {
+        const rp_capture_row *r = &b->rows[k];
+        char eager[32], replay[32] = "-", ratio[32] = "-";
+        duration(r->eager_us, eager, sizeof eager);
+        if (r->replay_us > 0) {
+            duration(r->replay_us, replay, sizeof replay);
+            snprintf(ratio, sizeof ratio, "%.3f", r->eager_us / r->replay_us);
+        }
+        rp__bytes_printf(out, "| %-12s | %5d | %12s | %12s | %12s | %-8s | %s\n", r->bucket,
+                         r->n_ops, eager, replay, ratio, decision_of(r), r->reason);
+    }
+}
+
+static void write_json(rp__bytes *out, const capture_bench *b) {
+    rp__json_open(out, NULL, '{');
+    rp__json_str(out, "model", b->info.model_name);
+    rp__json_str(out, "quantization", b->info.quantization);
+    rp__json_str(out, "device", b->info.device);
+    rp__json_bool(out, "simulated", b->info.is_simulated);
+    rp__json_int(out, "pairs", b->n_pairs);
+    rp__json_open(out, "rows", '[');
+    for (size_t k = 0; k < b->n_rows; k++) {
+        const rp_capture_row *r = &b->rows[k];
+        rp__json_open(out, NULL, '{');
+        rp__json_str(out, "bucket", r->bucket);
+        rp__json_str(out, "kind", r->is_prefill ? "prefill" : "decode");
+        rp__json_int(out, "tokens", r->n_tokens);
+        rp__json_int(out, "ops", r->n_ops);
+        rp__json_num(out, "eager_us", r->eager_us);
+        rp__json_num(out, "replay_us", r->replay_us > 0 ? r->replay_us : NAN);
+        rp__json_str(out, "decision", decision_of(r));
+        rp__json_str(out, "reason", r->reason);
+        rp__json_bool(out, "simulated", r->is_simulated);
+        rp__json_uint(out, "graph_bytes", r->graph_bytes);
+        rp__json_close(out, '}');
+    }
+    rp__json_close(out, ']');
+    rp__json_close(out, '}');
+    rp__bytes_add_char(out, '\n');
+}
+
+/* ---- plot ---- */
+
+enum { PLOT_LEFT = 84, PLOT_TOP = 92, PLOT_HEIGHT = 330, PLOT_BOTTOM = 96, COLUMN = 74 };
+#define EAGER_COLOUR  "#d55e00" /* Okabe and Ito's, told apart by colour-blind readers */
+#define REPLAY_COLOUR "#0072b2"
+
+typedef struct plot {
+    rp__bytes *out;
+    double low, high; /* ends of the axis, in microseconds: round numbers */
+    int width;
+} plot;
+
+static double y_of(const plot *p, double us) {
+    return PLOT_TOP + PLOT_HEIGHT * log(p->high / us) / log(p->high / p->low);
+}
+
+static void plot_text(plot *p, double x, double y, const char *attributes, const char *text) {
+    rp__bytes_printf(p->out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
+    for (const char *c = text; *c; c++) {
+        const char *entity = *c == '<' ? "&lt;" : *c == '>' ? "&gt;" : *c == '&' ? "&amp;" : NULL;
+        if (entity)
+            rp__bytes_add_str(p->out, entity);
+        else
+            rp__bytes_add_char(p->out, *c);
+    }
+    rp__bytes_add_str(p->out, "</text>\n");
+}
+
+/* 1, 2, 5, 10, 20, ... */
+static double next_round(double v) {
+    double power = pow(10, floor(log10(v * 1.001)));
+    return v < 1.5 * power ? 2 * power : v < 3 * power ? 5 * power : 10 * power;
+}
+
+static void plot_range(plot *p, const capture_bench *b) {
+    double low = INFINITY, high = 0;
+    for (size_t i = 0; i < b->n_rows; i++) {
+        const rp_capture_row *r = &b->rows[i];
+        double replay = r->replay_us > 0 ? r->replay_us : r->eager_us;
+        low = fmin(low, fmin(r->eager_us, replay));
+        high = fmax(high, fmax(r->eager_us, replay));
+    }
+    low = fmax(low, 1e-3) * 0.8; /* room for the labels */
+    high = fmax(high, 1e-3) * 1.2;
+    for (p->low = pow(10, floor(log10(low))); next_round(p->low) <= low;)
+        p->low = next_round(p->low);
+    for (p->high = p->low; p->high < high;) p->high = next_round(p->high);
+}
+
+static void plot_axes(plot *p, const capture_bench *b) {
+    for (double us = p->low; us <= p->high * 1.001; us = next_round(us)) {
+        char label[32];
+        double y = y_of(p, us);
+        rp__bytes_printf(p->out,
+                         "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#ddd\"/>\n",
+                         PLOT_LEFT, y, p->width - 20, y);
+        snprintf(label, sizeof label, "%g %s", us < 1e3 ? us : us / 1e3, us < 1e3 ? "us" : "ms");
+        plot_text(p, PLOT_LEFT - 8, y + 4, "text-anchor=\"end\" fill=\"#444\"", label);
+    }
+    char y_label[64];
+    snprintf(y_label, sizeof y_label, "time of one step%s, log scale",
+             b->info.is_simulated ? ", simulated" : "");
+    rp__bytes_printf(p->out, "<g transform=\"translate(16,%d) rotate(-90)\">\n",
+                     PLOT_TOP + PLOT_HEIGHT / 2);
+    plot_text(p, 0, 0, "text-anchor=\"middle\" fill=\"#444\"", y_label);
+    rp__bytes_add_str(p->out, "</g>\n");
+}
+
+static void plot_dot(plot *p, double x, double us, bool is_replay, bool is_upper) {
+    char label[32], attributes[96];
+    const char *colour = is_replay ? REPLAY_COLOUR : EAGER_COLOUR;
+    rp__bytes_printf(p->out,
+                     "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" fill=\"%s\" stroke=\"%s\" "
+                     "stroke-width=\"2\"/>\n",
+                     x, y_of(p, us), is_replay ? colour : "#fff", colour);
+    snprintf(attributes, sizeof attributes, "text-anchor=\"middle\" font-size=\"11\" fill=\"%s\"",
+             colour);
+    duration(us, label, sizeof label);
+    plot_text(p, x, y_of(p, us) + (is_upper ? -10 : 19), attributes, label);
+}
+
+static void plot_row(plot *p, const rp_capture_row *r, double x) {
+    bool has_replay = r->replay_us > 0;
+    double y_axis = PLOT_TOP + PLOT_HEIGHT;
+    if (has_replay) {
+        rp__bytes_printf(p->out,
+                         "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#999\" "
+                         "stroke-width=\"2\"/>\n",
+                         x, y_of(p, r->eager_us), x, y_of(p, r->replay_us));
+        plot_dot(p, x, r->replay_us, true, r->replay_us > r->eager_us);
+    }
+    plot_dot(p, x, r->eager_us, false, !has_replay || r->eager_us >= r->replay_us);
+    char tokens[16];
+    snprintf(tokens, sizeof tokens, "%d", r->n_tokens);
+    plot_text(p, x, y_axis + 34, "text-anchor=\"middle\"", tokens);
+    plot_text(p, x, y_axis + 52,
+              r->is_replay ? "text-anchor=\"middle\" font-size=\"11\" fill=\"" REPLAY_COLOUR "\""
+                           : "text-anchor=\"middle\" font-size=\"11\" fill=\"" EAGER_COLOUR "\"",
+              decision_of(r));
+}
+
+/* The buckets of one kind share a line with its name under them. */
+static void plot_kinds(plot *p, const capture_bench *b) {
+    for (size_t i = 0; i < b->n_rows;) {
+        size_t first = i;
+        while (i < b->n_rows && b->rows[i].is_prefill == b->rows[first].is_prefill) i++;
+        double x1 = PLOT_LEFT + COLUMN * (double)first + 8, x2 = PLOT_LEFT + COLUMN * (double)i - 8,
+               y = PLOT_TOP + PLOT_HEIGHT + 64;
+        rp__bytes_printf(
+            p->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#444\"/>\n", x1,
+            y, x2, y);
+        plot_text(p, (x1 + x2) / 2, y + 18, "text-anchor=\"middle\"",
+                  b->rows[first].is_prefill ? "prefill tokens" : "decode sequences");
+    }
+}
+
+static void plot_legend(plot *p) {
+    static const struct {
+        const char *text, *colour, *fill;
+    } items[] = {{"eager: op by op", EAGER_COLOUR, "#fff"},
+                 {"replay: as one graph", REPLAY_COLOUR, REPLAY_COLOUR}};
+    for (int i = 0; i < 2; i++) {
+        double x = PLOT_LEFT + 150 * i, y = PLOT_TOP - 26;
+        rp__bytes_printf(p->out,
+                         "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" fill=\"%s\" stroke=\"%s\" "
+                         "stroke-width=\"2\"/>\n",
+                         x + 6, y - 4, items[i].fill, items[i].colour);
+        plot_text(p, x + 18, y, "", items[i].text);
+    }
+}
+
+static void write_svg(rp__bytes *out, const capture_bench *b) {
+    char title[256], subtitle[288];
+    enum { NARROWEST = 760 }; /* holds the device's description */
+    plot p = {.out = out, .width = PLOT_LEFT + COLUMN * (int)b->n_rows + 20};
+    if (p.width < NARROWEST) p.width = NARROWEST;
+    int height = PLOT_TOP + PLOT_HEIGHT + PLOT_BOTTOM;
+    plot_range(&p, b);
+    rp__bytes_printf(out,
+                     "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+                     "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"13\">\n"
+                     "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+                     p.width, height, p.width, height);
+    snprintf(title, sizeof title, "%s, %s: eager against replay%s", b->info.model_name,
+             b->info.quantization, b->info.is_simulated ? " (simulated times)" : "");
+    snprintf(subtitle, sizeof subtitle, "%s, medians of %d pairs", b->info.device, b->n_pairs);
+    plot_text(&p, PLOT_LEFT, 26, "font-size=\"16\" font-weight=\"bold\"", title);
+    plot_text(&p, PLOT_LEFT, 45, "font-size=\"12\" fill=\"#444\"", subtitle);
+    plot_legend(&p);
+    plot_axes(&p, b);
+    for (size_t i = 0; i < b->n_rows; i++)
+        plot_row(&p, &b->rows[i], PLOT_LEFT + COLUMN * ((double)i + 0.5));
+    plot_kinds(&p, b);
+    rp__bytes_add_str(out, "</svg>\n");
+}
+
+static int save(const char *path, const rp__bytes *text) {
+    rp_error err = {0};
+    if (text->failed) return rp__cli_out_of_memory();
+    FILE *f = fopen(path, "wb");
+    bool is_written = f && fwrite(text->p, 1, text->n, f) == text->n;
+    if (f && fclose(f)) is_written = false;
+    if (is_written) return RP_CLI_OK;
+    rp__fail(&err, RP_EIO, "%s cannot be written", path);
+    return rp__cli_fail(&err);
+}
+
+/* ---- the command ---- */
+
+static int show(const capture_bench *b, const rp__options *o) {
+    rp__bytes out = {0}, svg = {0};
+    int code = RP_CLI_OK;
+    const char *path = rp__options_str(o, RP_OPT_SVG);
+    if (rp__options_on(o, RP_OPT_JSON))
+        write_json(&out, b);
+    else
+        write_table(&out, b);
+    if (out.failed)
+        code = rp__cli_out_of_memory();
+    else
+        rp__cli_write(out.p, out.n);
+    if (path && !code) {
+        write_svg(&svg, b);
+        code = save(path, &svg);
+    }
+    rp__bytes_clear(&svg);
+    rp__bytes_clear(&out);
+    return code;
+}
+
+int rp__cli_bench_capture(rp__options *o) {
+    capture_bench b = {.n_pairs = DEFAULT_PAIRS, .info = {.bytes = sizeof b.info}};
+    rp_engine *engine = NULL;
+    rp_error err = {0};
+    const char *model = rp__cli_take_model(o);
+    if (!model || !rp__cli_no_more_arguments(o)) return RP_CLI_USAGE;
+    if (rp__options_given(o, RP_OPT_REPETITIONS))
+        b.n_pairs = (int)rp__options_int(o, RP_OPT_REPETITIONS);
+    rp__cli_interrupt_init();
+    int code = rp__cli_start(o, model, (int)rp__options_int(o, RP_OPT_MAX_NUM_SEQS), &engine);
+    if (code) return code;
+    rp_engine_get_info(engine, &b.info);
+    rp_bench_capture_options q = rp_bench_capture_options_default();
+    q.n_pairs = b.n_pairs;
+    q.on_row = on_row;
+    q.user = &b;
+    rp_status s = rp_engine_bench_capture(engine, &q, &err);
+    rp__cli_status_line(NULL);
+    if (s == RP_ECANCELLED && rp__cli_interrupted())
+        code = RP_CLI_INTERRUPTED;
+    else
+        code = s < 0 ? rp__cli_fail(&err) : show(&b, o);
+    rp_engine_destroy(engine);
+    return rp__cli_finish_output(code);
+}

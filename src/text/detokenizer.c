@@ -13,17 +13,20 @@ static rp__str bytes_of(const rp__tokenizer *t, int32_t id, bool show_special, b
     const rp__piece *p = &t->pieces.p[id];
     if (rp__piece_is_control(p) && !show_special) return (rp__str){0};
     rp__str b = p->bytes;
-    if (*at_start && t->strips_space && b.n && b.p[0] == ' ' && !rp__piece_is_control(p)) b.p++, b.n--;
+    if (*at_start && t->strips_space && b.n && b.p[0] == ' ' && !rp__piece_is_control(p))
+        b.p++, b.n--;
     if (p->bytes.n) *at_start = false;
     return b;
 }
 
-/* Moves what is decided from `pending` to `out`: whole characters, and U+FFFD for what can never be one. */
+/* Moves what is decided from `pending` to `out`: whole characters, and U+FFFD for what can never be
+ * one. */
 static bool settle(rp__detokenizer *d, rp__bytes *out) {
     while (d->n_pending && rp__utf8_complete(d->pending, d->n_pending) > 0) {
         uint32_t cp;
         size_t n = rp__utf8_decode(d->pending, d->n_pending, &cp);
-        bool ok = cp == RP_UTF8_BAD ? rp__bytes_add_str(out, REPLACEMENT) : rp__bytes_add(out, d->pending, n);
+        bool ok = cp == RP_UTF8_BAD ? rp__bytes_add_str(out, REPLACEMENT)
+                                    : rp__bytes_add(out, d->pending, n);
         if (!ok) return false;
         d->n_pending -= n;
         memmove(d->pending, d->pending + n, d->n_pending);
@@ -47,7 +50,8 @@ bool rp__detokenizer_finish(rp__detokenizer *d, rp__bytes *out) {
     return ok;
 }
 
-bool rp__tokenizer_decode(const rp__tokenizer *t, const int32_t *ids, size_t n, bool show_special, rp__bytes *out) {
+bool rp__tokenizer_decode(const rp__tokenizer *t, const int32_t *ids, size_t n, bool show_special,
+                          rp__bytes *out) {
     bool at_start = true;
     for (size_t i = 0; i < n; i++) {
         rp__str b = bytes_of(t, ids[i], show_special, &at_start);

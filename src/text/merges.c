@@ -1,8 +1,10 @@
-/* Joining the symbols of a word: byte-pair encoding by rank (GPT-2's way) and by score (SentencePiece's way).
+/* Joining the symbols of a word: byte-pair encoding by rank (GPT-2's way) and by score
+ * (SentencePiece's way).
  *
- * Both take the best pair of neighbours, the leftmost among equals, until none can be joined. The pairs wait in a
- * heap and the symbols are a linked list, so that one long word costs n log n. A pair that has changed since it was
- * put on the heap is known by its length: symbols only ever grow. */
+ * Both take the best pair of neighbours, the leftmost among equals, until none can be joined. The
+ * pairs wait in a heap and the symbols are a linked list, so that one long word costs n log n. A
+ * pair that has changed since it was put on the heap is known by its length: symbols only ever
+ * grow. */
 #include "text/tokenizer_impl.h"
 
 #include <string.h>
@@ -55,11 +57,13 @@ void rp__merges_put(rp__merges *m, int32_t left, int32_t right, uint32_t rank, i
 }
 
 static bool is_joined(rp__str both, rp__str left, rp__str right) {
-    return both.n == left.n + right.n && !memcmp(both.p, left.p, left.n) && !memcmp(both.p + left.n, right.p, right.n);
+    return both.n == left.n + right.n && !memcmp(both.p, left.p, left.n) &&
+           !memcmp(both.p + left.n, right.p, right.n);
 }
 
-/* The piece that left and right make; -1 when there is none, -2 when out of memory. Merges mostly make pieces in the
- * order of their ids, so that the one after the last is tried before it is searched for. */
+/* The piece that left and right make; -1 when there is none, -2 when out of memory. Merges mostly
+ * make pieces in the order of their ids, so that the one after the last is tried before it is
+ * searched for. */
 static int32_t find_joined(const rp__merges *m, const rp__pieces *v, rp__str left, rp__str right) {
     for (size_t id = (size_t)m->last; id < v->n && id <= (size_t)m->last + 1; id++)
         if (is_joined(v->p[id].text, left, right)) return (int32_t)id;
@@ -71,18 +75,20 @@ static int32_t find_joined(const rp__merges *m, const rp__pieces *v, rp__str lef
     return id;
 }
 
-rp_status rp__merges_add(rp__merges *m, const rp__pieces *v, const char *source, size_t rank, rp__str left,
-                         rp__str right, rp_error *err) {
+rp_status rp__merges_add(rp__merges *m, const rp__pieces *v, const char *source, size_t rank,
+                         rp__str left, rp__str right, rp_error *err) {
     int32_t l = rp__pieces_find(v, left), r = rp__pieces_find(v, right);
     int32_t both = find_joined(m, v, left, right);
     if (both == -2) return rp__fail(err, RP_ENOMEM, "%s: out of memory for merges", source);
     if (l < 0 || r < 0 || both < 0)
-        return rp__fail(err, RP_EFORMAT, "%s: merge %zu (\"%.*s\" and \"%.*s\") is not made of tokens that exist",
+        return rp__fail(err, RP_EFORMAT,
+                        "%s: merge %zu (\"%.*s\" and \"%.*s\") is not made of tokens that exist",
                         source, rank, (int)(left.n < 40 ? left.n : 40), left.p,
                         (int)(right.n < 40 ? right.n : 40), right.p);
     m->last = both;
     /* A piece of the training became a control token: text must not be joined to it. */
-    bool is_text = rp__piece_is_text(&v->p[l]) && rp__piece_is_text(&v->p[r]) && rp__piece_is_text(&v->p[both]);
+    bool is_text = rp__piece_is_text(&v->p[l]) && rp__piece_is_text(&v->p[r]) &&
+                   rp__piece_is_text(&v->p[both]);
     if (is_text) rp__merges_put(m, l, r, (uint32_t)rank, both);
     return RP_OK;
 }
@@ -117,7 +123,8 @@ static bool grow(void **p, size_t *cap, size_t n, size_t item) {
 }
 
 static bool add_symbol(rp__merger *m, size_t begin, size_t n, int32_t id) {
-    if (!grow((void **)&m->symbols, &m->symbols_cap, m->n_symbols, sizeof *m->symbols)) return false;
+    if (!grow((void **)&m->symbols, &m->symbols_cap, m->n_symbols, sizeof *m->symbols))
+        return false;
     int32_t i = (int32_t)m->n_symbols++;
     m->symbols[i] = (symbol){(uint32_t)begin, (uint32_t)n, id, i - 1, -1};
     if (i > 0) m->symbols[i - 1].next = i;
@@ -156,8 +163,8 @@ static uint32_t cost_of_score(float score) {
 }
 
 /* Sets cost and id of the two symbols together; false when they cannot be joined. */
-static bool can_join(const rp__tokenizer *t, rp__str word, const symbol *l, const symbol *r, uint32_t *cost,
-                     int32_t *id) {
+static bool can_join(const rp__tokenizer *t, rp__str word, const symbol *l, const symbol *r,
+                     uint32_t *cost, int32_t *id) {
     if (t->model != RP_MERGE_SCORES) {
         if (l->id < 0 || r->id < 0 || !t->merges.cap) return false;
         const merge_slot *s = find_pair(&t->merges, pair_key(l->id, r->id));
@@ -174,7 +181,8 @@ static bool can_join(const rp__tokenizer *t, rp__str word, const symbol *l, cons
     return true;
 }
 
-static bool add_candidate(const rp__tokenizer *t, rp__merger *m, rp__str word, int32_t left, int32_t right) {
+static bool add_candidate(const rp__tokenizer *t, rp__merger *m, rp__str word, int32_t left,
+                          int32_t right) {
     if (left < 0 || right < 0) return true;
     const symbol *l = &m->symbols[left], *r = &m->symbols[right];
     uint32_t cost;
@@ -198,7 +206,8 @@ static bool join_all(const rp__tokenizer *t, rp__merger *m, rp__str word) {
         l->next = r->next;
         r->n = 0;
         if (l->next >= 0) m->symbols[l->next].prev = at;
-        if (!add_candidate(t, m, word, l->prev, at) || !add_candidate(t, m, word, at, l->next)) return false;
+        if (!add_candidate(t, m, word, l->prev, at) || !add_candidate(t, m, word, at, l->next))
+            return false;
     }
     return true;
 }
@@ -220,12 +229,15 @@ static bool has_bytes(const rp__pieces *v, rp__str s) {
     return true;
 }
 
-/* A character that is no piece: its bytes, or else the unknown piece, one for several in a row where they fuse. */
-static bool add_unknown(const rp__tokenizer *t, rp__merger *m, rp__str word, size_t begin, size_t n) {
+/* A character that is no piece: its bytes, or else the unknown piece, one for several in a row
+ * where they fuse. */
+static bool add_unknown(const rp__tokenizer *t, rp__merger *m, rp__str word, size_t begin,
+                        size_t n) {
     rp__str c = {word.p + begin, n};
     if (has_bytes(&t->pieces, c)) {
         for (size_t i = 0; i < n; i++)
-            if (!add_symbol(m, begin + i, 1, t->pieces.byte_id[(unsigned char)c.p[i]])) return false;
+            if (!add_symbol(m, begin + i, 1, t->pieces.byte_id[(unsigned char)c.p[i]]))
+                return false;
         return true;
     }
     if (t->unk < 0) return true;
@@ -244,8 +256,10 @@ static bool add_chars(const rp__tokenizer *t, rp__merger *m, rp__str word) {
         if (cp == RP_UTF8_BAD) n = 1;
         /* With scores most characters are joined before their own id is asked for. */
         int32_t id = -1;
-        if (t->model == RP_MERGE_CHARS) id = rp__pieces_find_text(&t->pieces, (rp__str){word.p + i, n});
-        bool ok = id < 0 && t->model == RP_MERGE_CHARS ? add_unknown(t, m, word, i, n) : add_symbol(m, i, n, id);
+        if (t->model == RP_MERGE_CHARS)
+            id = rp__pieces_find_text(&t->pieces, (rp__str){word.p + i, n});
+        bool ok = id < 0 && t->model == RP_MERGE_CHARS ? add_unknown(t, m, word, i, n)
+                                                       : add_symbol(m, i, n, id);
         if (!ok) return false;
         i += n;
     }
@@ -254,7 +268,8 @@ static bool add_chars(const rp__tokenizer *t, rp__merger *m, rp__str word) {
 
 /* ---- a word ---- */
 
-/* Where merging left characters without an id: their own piece, their bytes, or the unknown piece. */
+/* Where merging left characters without an id: their own piece, their bytes, or the unknown piece.
+ */
 static bool put_rest(const rp__tokenizer *t, rp__str s, rp__ids *out, bool *was_unk) {
     int32_t id = rp__pieces_find_text(&t->pieces, s);
     *was_unk = false;
@@ -285,7 +300,8 @@ static bool put_symbols(const rp__tokenizer *t, const rp__merger *m, rp__str wor
     return true;
 }
 
-/* The id of a word that is a piece as it stands; -1 when it is none. Sets *failed when out of memory. */
+/* The id of a word that is a piece as it stands; -1 when it is none. Sets *failed when out of
+ * memory. */
 static int32_t whole_word(const rp__tokenizer *t, rp__merger *m, rp__str word, bool *failed) {
     if (word.n > t->pieces.longest) return -1;
     if (t->model != RP_MERGE_BYTES) return rp__pieces_find_text(&t->pieces, word);

@@ -1,4 +1,5 @@
-/* Normalising a stretch of text before it is split: prefixes, replacements, Unicode's normalisation forms.
+/* Normalising a stretch of text before it is split: prefixes, replacements, Unicode's normalisation
+ * forms.
  *
  * Ill-formed bytes go through unchanged, wherever they stand. */
 #define _GNU_SOURCE /* memmem */
@@ -12,16 +13,18 @@
 
 bool rp__is_white_space(uint32_t cp) {
     if (cp < 0x80) return cp == ' ' || (cp >= '\t' && cp <= '\r');
-    return cp == 0x85 || cp == 0xA0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 ||
-           cp == 0x2029 || cp == 0x202F || cp == 0x205F || cp == 0x3000;
+    return cp == 0x85 || cp == 0xA0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) ||
+           cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F || cp == 0x3000;
 }
 
-rp_status rp__normalizer_add(rp__normalizer *z, rp__normalizer_kind kind, rp__str from, rp__str to, int form,
-                             rp_error *err) {
+rp_status rp__normalizer_add(rp__normalizer *z, rp__normalizer_kind kind, rp__str from, rp__str to,
+                             int form, rp_error *err) {
     if (z->n == RP_MAX_NORMALIZERS)
-        return rp__fail(err, RP_ELIMIT, "more than %d normalisers are not supported", RP_MAX_NORMALIZERS);
+        return rp__fail(err, RP_ELIMIT, "more than %d normalisers are not supported",
+                        RP_MAX_NORMALIZERS);
     if (from.n >= sizeof z->op[0].from || to.n >= sizeof z->op[0].to)
-        return rp__fail(err, RP_ELIMIT, "a normaliser's text of %zu bytes is too long", from.n > to.n ? from.n : to.n);
+        return rp__fail(err, RP_ELIMIT, "a normaliser's text of %zu bytes is too long",
+                        from.n > to.n ? from.n : to.n);
     if (memchr(from.n ? from.p : "", 0, from.n) || memchr(to.n ? to.p : "", 0, to.n))
         return rp__fail(err, RP_EUNSUPPORTED, "a normaliser's text with NUL is not supported");
     z->op[z->n].kind = kind;
@@ -31,7 +34,9 @@ rp_status rp__normalizer_add(rp__normalizer *z, rp__normalizer_kind kind, rp__st
     return RP_OK;
 }
 
-bool rp__normalizer_is_empty(const rp__normalizer *z) { return z->n == 0; }
+bool rp__normalizer_is_empty(const rp__normalizer *z) {
+    return z->n == 0;
+}
 
 static void replace(rp__str text, rp__str from, rp__str to, rp__bytes *out) {
     for (size_t at = 0; at < text.n;) {
@@ -73,7 +78,8 @@ static bool normalise_unicode(rp__str text, int form, rp__bytes *out) {
         uint32_t cp = RP_UTF8_BAD;
         size_t n = i < text.n ? rp__utf8_decode(text.p + i, text.n - i, &cp) : 1;
         if (cp == RP_UTF8_BAD) {
-            if (i > run && !add_normalised((rp__str){text.p + run, i - run}, form, out)) return false;
+            if (i > run && !add_normalised((rp__str){text.p + run, i - run}, form, out))
+                return false;
             if (i < text.n) rp__bytes_add(out, text.p + i, n);
             run = i + n;
         }
@@ -87,13 +93,15 @@ static bool needs_prefix(rp__normalizer_kind kind, bool is_first, rp__str text, 
     return !rp__str_starts(text, prefix) && (kind == RP_NORM_PREPEND_UNLESS || is_first);
 }
 
-bool rp__normalizer_run(const rp__normalizer *z, bool is_first, rp__str *text, rp__bytes buffer[2]) {
+bool rp__normalizer_run(const rp__normalizer *z, bool is_first, rp__str *text,
+                        rp__bytes buffer[2]) {
     for (size_t i = 0; i < z->n && text->n; i++) {
         rp__str from = rp__str_of(z->op[i].from), to = rp__str_of(z->op[i].to);
         rp__bytes *out = &buffer[i & 1]; /* the text may lie in the other one */
         rp__bytes_reset(out);
         if (z->op[i].kind == RP_NORM_UNICODE) {
-            if (is_ascii(*text)) { /* already in every form; moved all the same, as the buffers take turns */
+            if (is_ascii(*text)) { /* already in every form; moved all the same, as the buffers take
+                                      turns */
                 rp__bytes_add(out, text->p, text->n);
             } else if (!normalise_unicode(*text, z->op[i].form, out)) {
                 return false;

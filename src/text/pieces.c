@@ -1,7 +1,8 @@
-/* The vocabulary: what each id is written as, which bytes it stands for, and the way back from a text to its id.
+/* The vocabulary: what each id is written as, which bytes it stands for, and the way back from a
+ * text to its id.
  *
- * Refuses: a text that two ids share, a type number outside the table, a score that is not a number, a byte piece
- * not written <0xXX>. */
+ * Refuses: a text that two ids share, a type number outside the table, a score that is not a
+ * number, a byte piece not written <0xXX>. */
 #include "text/tokenizer_impl.h"
 
 #include <math.h>
@@ -11,8 +12,8 @@
 #include "base/map.h"
 #include "base/utf8.h"
 
-/* GPT-2 shows the bytes that print in Latin-1 as themselves, and the other 68 as U+0100 and up, in order:
- * 0x00..0x20, 0x7F..0xA0 and 0xAD. */
+/* GPT-2 shows the bytes that print in Latin-1 as themselves, and the other 68 as U+0100 and up, in
+ * order: 0x00..0x20, 0x7F..0xA0 and 0xAD. */
 static uint32_t shown_as(unsigned byte) {
     if (byte <= 0x20) return 0x100 + byte;
     if (byte >= 0x7F && byte <= 0xA0) return 0x121 + (byte - 0x7F);
@@ -29,7 +30,8 @@ static void fill_shown(int16_t byte_of[0x144]) {
     for (unsigned b = 0; b < 256; b++) byte_of[shown_as(b)] = (int16_t)b;
 }
 
-/* Writes the bytes that `text` shows; text as it is when a character shows none. Returns how many. */
+/* Writes the bytes that `text` shows; text as it is when a character shows none. Returns how many.
+ */
 static size_t unshow(const int16_t byte_of[0x144], rp__str text, char *out) {
     size_t n = 0;
     for (size_t i = 0; i < text.n;) {
@@ -72,7 +74,8 @@ static int byte_of_piece(rp__str s) {
 }
 
 /* Fills p->bytes from p->text; returns how many bytes of `out` it took. */
-static size_t decode_piece(rp__piece *p, rp__piece_form form, const int16_t byte_of[0x144], char *out) {
+static size_t decode_piece(rp__piece *p, rp__piece_form form, const int16_t byte_of[0x144],
+                           char *out) {
     bool is_literal = rp__piece_is_control(p) ||
                       (p->type == RP_TOKEN_USER_DEFINED && form != RP_FORM_METASPACE_ALL);
     if (is_literal) {
@@ -92,31 +95,35 @@ static size_t decode_piece(rp__piece *p, rp__piece_form form, const int16_t byte
     return n;
 }
 
-static rp_status set_piece(rp__piece *p, const char *source, size_t i, const int32_t *types, const float *scores,
-                           rp_error *err) {
+static rp_status set_piece(rp__piece *p, const char *source, size_t i, const int32_t *types,
+                           const float *scores, rp_error *err) {
     int32_t type = types ? types[i] : RP_TOKEN_NORMAL;
     if (type == 0) type = RP_TOKEN_NORMAL; /* GGUF's "undefined" */
     if (type < 0 || type > RP_TOKEN_BYTE)
-        return rp__fail(err, RP_EFORMAT, "%s: token %zu has type %d, which is not in 1..6", source, i, type);
+        return rp__fail(err, RP_EFORMAT, "%s: token %zu has type %d, which is not in 1..6", source,
+                        i, type);
     p->type = (uint8_t)type;
     p->score = scores ? scores[i] : 0;
-    if (isnan(p->score)) return rp__fail(err, RP_EFORMAT, "%s: the score of token %zu is not a number", source, i);
+    if (isnan(p->score))
+        return rp__fail(err, RP_EFORMAT, "%s: the score of token %zu is not a number", source, i);
     if (type == RP_TOKEN_BYTE && byte_of_piece(p->text) < 0)
-        return rp__fail(err, RP_EFORMAT, "%s: token %zu is a byte but is written \"%.*s\", not <0xXX>", source, i,
+        return rp__fail(err, RP_EFORMAT,
+                        "%s: token %zu is a byte but is written \"%.*s\", not <0xXX>", source, i,
                         (int)(p->text.n < 40 ? p->text.n : 40), p->text.p);
     return RP_OK;
 }
 
 /* ---- the way back ---- */
 
-/* A slot is 8 bytes, as loading looks up every part of every merge and most of that time is cache misses. Returns the
- * slot of `text`, or the empty one where it belongs. */
+/* A slot is 8 bytes, as loading looks up every part of every merge and most of that time is cache
+ * misses. Returns the slot of `text`, or the empty one where it belongs. */
 static uint64_t *find_slot(const rp__pieces *v, rp__str text, uint64_t *tag) {
     uint64_t h = rp__hash_bytes(text.p, text.n, v->seed);
     *tag = h >> 32;
     for (size_t i = h & (v->index_cap - 1);; i = (i + 1) & (v->index_cap - 1)) {
         uint64_t *slot = &v->index[i];
-        if (!*slot || (*slot >> 32 == *tag && rp__str_eq(v->p[(uint32_t)*slot - 1].text, text))) return slot;
+        if (!*slot || (*slot >> 32 == *tag && rp__str_eq(v->p[(uint32_t)*slot - 1].text, text)))
+            return slot;
     }
 }
 
@@ -136,8 +143,8 @@ static rp_status index_piece(rp__pieces *v, const char *source, size_t i, rp_err
     if (text.n == 0) return RP_OK;
     uint64_t tag, *slot = find_slot(v, text, &tag);
     if (*slot)
-        return rp__fail(err, RP_EFORMAT, "%s: tokens %u and %zu are both \"%.*s\"", source, (uint32_t)*slot - 1, i,
-                        (int)(text.n < 40 ? text.n : 40), text.p);
+        return rp__fail(err, RP_EFORMAT, "%s: tokens %u and %zu are both \"%.*s\"", source,
+                        (uint32_t)*slot - 1, i, (int)(text.n < 40 ? text.n : 40), text.p);
     *slot = tag << 32 | (i + 1);
     if (text.n > v->longest) v->longest = text.n;
     return RP_OK;
@@ -169,12 +176,15 @@ static void find_bytes(rp__pieces *v, rp__piece_form form) {
     }
 }
 
-rp_status rp__pieces_init(rp__pieces *v, const char *source, const rp__str *texts, size_t n, const int32_t *types,
-                          const float *scores, rp__piece_form form, rp_error *err) {
+rp_status rp__pieces_init(rp__pieces *v, const char *source, const rp__str *texts, size_t n,
+                          const int32_t *types, const float *scores, rp__piece_form form,
+                          rp_error *err) {
     size_t total = 0, pool_bytes;
     for (size_t i = 0; i < n; i++)
-        if (!rp__add_ok(total, texts[i].n, &total)) return rp__fail(err, RP_ELIMIT, "%s: texts too long", source);
-    if (!rp__mul_ok(total, 2, &pool_bytes)) return rp__fail(err, RP_ELIMIT, "%s: texts too long", source);
+        if (!rp__add_ok(total, texts[i].n, &total))
+            return rp__fail(err, RP_ELIMIT, "%s: texts too long", source);
+    if (!rp__mul_ok(total, 2, &pool_bytes))
+        return rp__fail(err, RP_ELIMIT, "%s: texts too long", source);
     v->p = rp__calloc(n, sizeof *v->p);
     v->pool = rp__alloc(pool_bytes + 1);
     if (!v->p || !v->pool || !make_index(v, n))

@@ -1,16 +1,19 @@
-/* The pre-tokenisers that models use: name in GGUF, patterns, and recognising the same patterns in tokenizer.json.
+/* The pre-tokenisers that models use: name in GGUF, patterns, and recognising the same patterns in
+ * tokenizer.json.
  *
- * Facts: every pattern is the one of the model's own tokenizer.json. Where GGUF tools adapted one to their regex
- * engines, the original counts, as it is what the model was trained with.
- * Patterns say \s as the set of White_Space, since PCRE2's \s has U+180E too. (?i:'s) takes U+017F for an s, as
- * Oniguruma, the reference's engine, does. */
+ * Facts: every pattern is the one of the model's own tokenizer.json. Where GGUF tools adapted one
+ * to their regex engines, the original counts, as it is what the model was trained with. Patterns
+ * say \s as the set of White_Space, since PCRE2's \s has U+180E too. (?i:'s) takes U+017F for an s,
+ * as Oniguruma, the reference's engine, does. */
 #include "text/tokenizer_impl.h"
 
 #include <string.h>
 
 #include "base/utf8.h"
 
-#define WS "\\t-\\r \\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+#define WS                                                                                         \
+    "\\t-\\r "                                                                                     \
+    "\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 #define S  "[" WS "]"
 #define NS "[^" WS "]"
 
@@ -28,14 +31,17 @@ const char rp__pattern_digits[] = "\\p{N}+";
 /* tokenizer.json's "Punctuation": Unicode's punctuation and the symbols of ASCII. */
 const char rp__pattern_punctuation[] = "[\\p{P}\\$\\+<=>\\^~\\|`]+";
 
-static const char llama3[] = CONTRACTION "|" LEAD "\\p{L}+|\\p{N}{1,3}" OTHERS "[\\r\\n]*" NEWLINES_SPACES;
-static const char qwen2[] = CONTRACTION "|" LEAD "\\p{L}+|\\p{N}" OTHERS "[\\r\\n]*" NEWLINES_SPACES;
+static const char llama3[] =
+    CONTRACTION "|" LEAD "\\p{L}+|\\p{N}{1,3}" OTHERS "[\\r\\n]*" NEWLINES_SPACES;
+static const char qwen2[] =
+    CONTRACTION "|" LEAD "\\p{L}+|\\p{N}" OTHERS "[\\r\\n]*" NEWLINES_SPACES;
 static const char qwen35[] = CONTRACTION "|" LEAD "[\\p{L}\\p{M}]+|\\p{N}| ?[^" WS
-                             "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" NEWLINES_SPACES;
-static const char tekken[] = LEAD UPPER "*" LOWER "+|" LEAD UPPER "+" LOWER "*|\\p{N}" OTHERS
-                             "[\\r\\n/]*" NEWLINES_SPACES;
-static const char gpt4o[] = LEAD UPPER "*" LOWER "+" CONTRACTION "?|" LEAD UPPER "+" LOWER "*" CONTRACTION
-                            "?|\\p{N}{1,3}" OTHERS "[\\r\\n/]*" NEWLINES_SPACES;
+                                         "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" NEWLINES_SPACES;
+static const char tekken[] =
+    LEAD UPPER "*" LOWER "+|" LEAD UPPER "+" LOWER "*|\\p{N}" OTHERS "[\\r\\n/]*" NEWLINES_SPACES;
+static const char gpt4o[] =
+    LEAD UPPER "*" LOWER "+" CONTRACTION "?|" LEAD UPPER "+" LOWER "*" CONTRACTION
+               "?|\\p{N}{1,3}" OTHERS "[\\r\\n/]*" NEWLINES_SPACES;
 
 static const char three_ascii_digits[] = "[0-9][0-9][0-9]";
 static const char three_digits[] = "\\p{N}{1,3}";
@@ -47,31 +53,60 @@ static const char deepseek_space_letters[] = S "?\\p{L}+";
 static const char deepseek_space_punctuation[] = S "?\\p{P}+";
 static const char deepseek_cjk[] = "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+";
 static const char deepseek3_cjk[] = "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+";
-static const char deepseek3[] = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?"
-                                "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" NEWLINES_SPACES;
+static const char deepseek3[] =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?"
+    "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" NEWLINES_SPACES;
 
-#define GPT2(name)   {name, {rp__pattern_gpt2}, false, false}
-#define DIGITS(name) {name, {rp__pattern_digit, rp__pattern_gpt2}, false, false}
-#define LLAMA3(name) {name, {llama3}, true, true}
-#define QWEN2(name)  {name, {qwen2}, false, false}
+#define GPT2(name)                                                                                 \
+    { name, {rp__pattern_gpt2}, false, false }
+#define DIGITS(name)                                                                               \
+    { name, {rp__pattern_digit, rp__pattern_gpt2}, false, false }
+#define LLAMA3(name)                                                                               \
+    { name, {llama3}, true, true }
+#define QWEN2(name)                                                                                \
+    { name, {qwen2}, false, false }
 
 static const rp__pretokenizer known[] = {
     {"default",
      {default_punctuation, rp__pattern_gpt2, rp__pattern_digits, three_ascii_digits},
      false,
      false},
-    GPT2("gpt-2"), GPT2("gpt2"), GPT2("phi-2"), GPT2("mpt"), GPT2("olmo"), GPT2("jais"), GPT2("mellum"),
-    GPT2("exaone4"), GPT2("a.x-4.0"), GPT2("gigachat"),
-    DIGITS("smollm"), DIGITS("starcoder"), DIGITS("refact"), DIGITS("command-r"), DIGITS("codeshell"),
-    DIGITS("exaone"), DIGITS("minerva-7b"),
-    LLAMA3("llama-bpe"), LLAMA3("llama3"), LLAMA3("llama-v3"), LLAMA3("falcon3"), LLAMA3("falcon-h1"),
-    LLAMA3("pixtral"), LLAMA3("midm-2.0"), LLAMA3("lfm2"),
+    GPT2("gpt-2"),
+    GPT2("gpt2"),
+    GPT2("phi-2"),
+    GPT2("mpt"),
+    GPT2("olmo"),
+    GPT2("jais"),
+    GPT2("mellum"),
+    GPT2("exaone4"),
+    GPT2("a.x-4.0"),
+    GPT2("gigachat"),
+    DIGITS("smollm"),
+    DIGITS("starcoder"),
+    DIGITS("refact"),
+    DIGITS("command-r"),
+    DIGITS("codeshell"),
+    DIGITS("exaone"),
+    DIGITS("minerva-7b"),
+    LLAMA3("llama-bpe"),
+    LLAMA3("llama3"),
+    LLAMA3("llama-v3"),
+    LLAMA3("falcon3"),
+    LLAMA3("falcon-h1"),
+    LLAMA3("pixtral"),
+    LLAMA3("midm-2.0"),
+    LLAMA3("lfm2"),
     {"dbrx", {llama3}, false, false},
     {"smaug-bpe", {llama3}, false, false},
     {"chatglm-bpe", {llama3}, false, false},
     {"glm4", {llama3}, true, false},
-    QWEN2("qwen2"), QWEN2("deepseek-r1-qwen"), QWEN2("stablelm2"), QWEN2("hunyuan"), QWEN2("megrez"),
-    QWEN2("solar-open"), QWEN2("grok-2"),
+    QWEN2("qwen2"),
+    QWEN2("deepseek-r1-qwen"),
+    QWEN2("stablelm2"),
+    QWEN2("hunyuan"),
+    QWEN2("megrez"),
+    QWEN2("solar-open"),
+    QWEN2("grok-2"),
     {"qwen35", {qwen35}, false, false},
     {"tekken", {tekken}, true, true},
     {"gpt-4o", {gpt4o}, false, false},
@@ -95,7 +130,8 @@ bool rp__pattern_covers_all(const char *pattern) {
     return n > end && !strcmp(pattern + n - end, SPACES);
 }
 
-/* Writes a regex in this file's spelling: \s and \S as sets, line ends and characters beyond ASCII as escapes. */
+/* Writes a regex in this file's spelling: \s and \S as sets, line ends and characters beyond ASCII
+ * as escapes. */
 static void respell(rp__str regex, rp__bytes *out) {
     bool in_set = false;
     for (size_t i = 0; i < regex.n;) {
@@ -125,13 +161,18 @@ static void respell(rp__str regex, rp__bytes *out) {
 }
 
 const char *rp__pretokenizer_pattern(rp__str regex, bool *failed) {
-    static const struct { const char *other, *pattern; } synonyms[] = {
-        /* The contractions spelled out, and the older order of GPT-2's without the last alternative. */
-        {"'(?i:[sdmt]|ll|ve|re)|" LEAD "\\p{L}+|\\p{N}{1,3}" OTHERS "[\\r\\n]*" NEWLINES_SPACES, llama3},
-        {"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|" LEAD "\\p{L}+|\\p{N}{1,3}" OTHERS
-         "[\\r\\n]*" NEWLINES_SPACES, llama3},
+    static const struct {
+        const char *other, *pattern;
+    } synonyms[] = {
+        /* The contractions spelled otherwise; they match the same. */
+        {"'(?i:[sdmt]|ll|ve|re)|" LEAD "\\p{L}+|\\p{N}{1,3}" OTHERS "[\\r\\n]*" NEWLINES_SPACES,
+         llama3},
+        {"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|" LEAD
+         "\\p{L}+|\\p{N}{1,3}" OTHERS "[\\r\\n]*" NEWLINES_SPACES,
+         llama3},
         {"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|" LEAD "\\p{L}+|\\p{N}" OTHERS
-         "[\\r\\n]*" NEWLINES_SPACES, qwen2},
+         "[\\r\\n]*" NEWLINES_SPACES,
+         qwen2},
     };
     rp__bytes text = {0};
     respell(regex, &text);

@@ -1,4 +1,5 @@
-/* Finding special tokens in a text: the longest one at a place, by narrowing a sorted list byte by byte. */
+/* Finding special tokens in a text: the longest one at a place, by narrowing a sorted list byte by
+ * byte. */
 #include "text/tokenizer_impl.h"
 
 #include <stdlib.h>
@@ -14,7 +15,8 @@ static int by_text(const void *a, const void *b) {
 }
 
 static bool is_wanted(const rp__piece *p, bool normalized) {
-    if (p->text.n == 0 || (!rp__piece_is_control(p) && p->type != RP_TOKEN_USER_DEFINED)) return false;
+    if (p->text.n == 0 || (!rp__piece_is_control(p) && p->type != RP_TOKEN_USER_DEFINED))
+        return false;
     return normalized == !!(p->flags & RP_PIECE_NORMALIZED);
 }
 
@@ -44,7 +46,8 @@ static void sort(rp__specials *s) {
     for (size_t b = 0; b < 256; b++) s->first[b + 1] += s->first[b];
 }
 
-rp_status rp__specials_init(rp__specials *s, const rp__pieces *v, const rp__normalizer *z, rp_error *err) {
+rp_status rp__specials_init(rp__specials *s, const rp__pieces *v, const rp__normalizer *z,
+                            rp_error *err) {
     size_t n = 0;
     for (size_t i = 0; i < v->n; i++) n += is_wanted(&v->p[i], z != NULL);
     if (n == 0) return RP_OK;
@@ -53,7 +56,8 @@ rp_status rp__specials_init(rp__specials *s, const rp__pieces *v, const rp__norm
     for (size_t i = 0; i < v->n; i++)
         if (is_wanted(&v->p[i], z != NULL))
             s->p[s->n++] = (rp__special){v->p[i].text, (int32_t)i, rp__piece_is_control(&v->p[i])};
-    if (z && !normalise_all(s, z)) return rp__fail(err, RP_ENOMEM, "out of memory for %zu special tokens", n);
+    if (z && !normalise_all(s, z))
+        return rp__fail(err, RP_ENOMEM, "out of memory for %zu special tokens", n);
     sort(s);
     return RP_OK;
 }
@@ -64,19 +68,23 @@ void rp__specials_clear(rp__specials *s) {
     *s = (rp__specials){0};
 }
 
-/* First entry of [lo, hi), all equal in their first `depth` bytes, whose next byte is not below `c`. */
+/* First entry of [lo, hi), all equal in their first `depth` bytes, whose next byte is not below
+ * `c`. */
 static size_t lower_bound(const rp__specials *s, size_t lo, size_t hi, size_t depth, int c) {
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         rp__str t = s->p[mid].text;
         int byte = t.n > depth ? (unsigned char)t.p[depth] : -1;
-        if (byte < c) lo = mid + 1;
-        else hi = mid;
+        if (byte < c)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo;
 }
 
-const rp__special *rp__specials_match(const rp__specials *s, rp__str text, size_t at, size_t control_end) {
+const rp__special *rp__specials_match(const rp__specials *s, rp__str text, size_t at,
+                                      size_t control_end) {
     const rp__special *best = NULL;
     unsigned char first = (unsigned char)text.p[at];
     size_t lo = s->first[first], hi = s->first[first + 1];

@@ -1,7 +1,9 @@
-/* Splitting a text into words with PCRE2, stage after stage: each stage splits the words of the one before.
+/* Splitting a text into words with PCRE2, stage after stage: each stage splits the words of the one
+ * before.
  *
- * The patterns say white space and the like by code point (pretokenizer.c), as PCRE2's \s differs from Unicode's
- * White_Space. Texts are well-formed UTF-8 here, so PCRE2 need not check them again for every match. */
+ * The patterns say white space and the like by code point (pretokenizer.c), as PCRE2's \s differs
+ * from Unicode's White_Space. Texts are well-formed UTF-8 here, so PCRE2 need not check them again
+ * for every match. */
 #define _GNU_SOURCE /* memmem */
 #include "text/tokenizer_impl.h"
 
@@ -12,8 +14,8 @@
 #include "base/alloc.h"
 
 enum {
-    /* Bounds of the interpreting matcher, which is used where no code can be generated. A pattern backtracks over
-     * one run of characters at most, so both grow with the longest run. */
+    /* Bounds of the interpreting matcher, which is used where no code can be generated. A pattern
+     * backtracks over one run of characters at most, so both grow with the longest run. */
     MATCH_LIMIT = 100 * 1000 * 1000,
     HEAP_LIMIT_KIB = 512 * 1024
 };
@@ -38,7 +40,8 @@ static rp_status make_contexts(rp__splitter *s, rp_error *err) {
 }
 
 static rp_status no_room(rp_error *err) {
-    return rp__fail(err, RP_ELIMIT, "a pre-tokeniser of more than %d stages is not supported", RP_MAX_STAGES);
+    return rp__fail(err, RP_ELIMIT, "a pre-tokeniser of more than %d stages is not supported",
+                    RP_MAX_STAGES);
 }
 
 rp_status rp__splitter_add_regex(rp__splitter *s, const char *pattern, rp_error *err) {
@@ -48,11 +51,16 @@ rp_status rp__splitter_add_regex(rp__splitter *s, const char *pattern, rp_error 
     if (!cc) return rp__fail(err, RP_ENOMEM, "out of memory for a pre-tokeniser");
     int code;
     PCRE2_SIZE at;
-    pcre2_code *re = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &at, cc);
+    pcre2_code *re = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                                   PCRE2_UTF | PCRE2_UCP, &code, &at, cc);
     pcre2_compile_context_free(cc);
-    if (!re && code == PCRE2_ERROR_HEAP_FAILED) return rp__fail(err, RP_ENOMEM, "out of memory for a pre-tokeniser");
-    if (!re) return rp__fail(err, RP_EINTERNAL, "pattern \"%s\" fails at %zu with code %d", pattern, (size_t)at, code);
-    pcre2_jit_compile(re, PCRE2_JIT_COMPLETE); /* where it fails, matching interprets: slower, same result */
+    if (!re && code == PCRE2_ERROR_HEAP_FAILED)
+        return rp__fail(err, RP_ENOMEM, "out of memory for a pre-tokeniser");
+    if (!re)
+        return rp__fail(err, RP_EINTERNAL, "pattern \"%s\" fails at %zu with code %d", pattern,
+                        (size_t)at, code);
+    pcre2_jit_compile(
+        re, PCRE2_JIT_COMPLETE); /* where it fails, matching interprets: slower, same result */
     s->stage[s->n_stages].kind = RP_STAGE_REGEX;
     s->stage[s->n_stages++].code = re;
     return RP_OK;
@@ -85,15 +93,21 @@ typedef struct run {
 static rp_status split(run *r, size_t stage, rp__str text);
 
 /* Next match at or after `at`; *begin == text.n when there is none. */
-static rp_status next_match(run *r, size_t stage, rp__str text, size_t at, size_t *begin, size_t *end) {
+static rp_status next_match(run *r, size_t stage, rp__str text, size_t at, size_t *begin,
+                            size_t *end) {
     const pcre2_code *re = r->s->stage[stage].code;
-    int rc = pcre2_match(re, (PCRE2_SPTR)text.p, text.n, at, PCRE2_NO_UTF_CHECK, r->match, r->s->limits);
+    int rc =
+        pcre2_match(re, (PCRE2_SPTR)text.p, text.n, at, PCRE2_NO_UTF_CHECK, r->match, r->s->limits);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(re, (PCRE2_SPTR)text.p, text.n, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->match, r->s->limits);
+        rc = pcre2_match(re, (PCRE2_SPTR)text.p, text.n, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                         r->match, r->s->limits);
     *begin = *end = text.n;
     if (rc == PCRE2_ERROR_NOMATCH) return RP_OK;
-    if (rc == PCRE2_ERROR_NOMEMORY) return rp__fail(r->err, RP_ENOMEM, "out of memory while splitting a text");
-    if (rc < 0) return rp__fail(r->err, RP_ELIMIT, "the text cannot be split into words within limits (%d)", rc);
+    if (rc == PCRE2_ERROR_NOMEMORY)
+        return rp__fail(r->err, RP_ENOMEM, "out of memory while splitting a text");
+    if (rc < 0)
+        return rp__fail(r->err, RP_ELIMIT, "the text cannot be split into words within limits (%d)",
+                        rc);
     const PCRE2_SIZE *v = pcre2_get_ovector_pointer(r->match);
     *begin = v[0], *end = v[1];
     return RP_OK;
@@ -128,7 +142,8 @@ static rp_status split(run *r, size_t stage, rp__str text) {
     return split_metaspace(r, stage, text);
 }
 
-rp_status rp__splitter_run(const rp__splitter *s, rp__str text, rp__word_fn *fn, void *user, rp_error *err) {
+rp_status rp__splitter_run(const rp__splitter *s, rp__str text, rp__word_fn *fn, void *user,
+                           rp_error *err) {
     run r = {s, NULL, fn, user, err};
     if (s->general && !(r.match = pcre2_match_data_create(1, s->general)))
         return rp__fail(err, RP_ENOMEM, "out of memory while splitting a text");

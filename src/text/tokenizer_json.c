@@ -1,9 +1,10 @@
-/* Tokenizers from the text of tokenizer.json (the format of Hugging Face's tokenizers library) and the few answers of
- * tokenizer_config.json.
+/* Tokenizers from the text of tokenizer.json (the format of Hugging Face's tokenizers library) and
+ * the few answers of tokenizer_config.json.
  *
  * Owns: reading. What is read goes into the same structures that GGUF fills.
- * Refuses: every model, normaliser, pre-tokeniser, post-processor and decoder that is not understood, by name; a
- * tokenizer that would split texts a little differently is worse than none. */
+ * Refuses: every model, normaliser, pre-tokeniser, post-processor and decoder that is not
+ * understood, by name; a tokenizer that would split texts a little differently is worse than none.
+ */
 #include "text/tokenizer_impl.h"
 
 #include <jansson.h>
@@ -12,7 +13,8 @@
 
 #include "base/alloc.h"
 
-/* Ids may leave holes, so a table by id is larger than the vocabulary; this bounds what one stray id can cost. */
+/* Ids may leave holes, so a table by id is larger than the vocabulary; this bounds what one stray
+ * id can cost. */
 enum { ID_SLACK = 1 << 16 };
 
 #define METASPACE "\xE2\x96\x81"
@@ -25,7 +27,7 @@ typedef struct reader {
     int32_t *types;
     size_t n;
     bool is_byte_level, has_byte_fallback;
-    bool has_split;   /* a stage was added: a prefix space can no longer be put before the text */
+    bool has_split;    /* a stage was added: a prefix space can no longer be put before the text */
     bool strips_space; /* the decoder drops the first space */
 } reader;
 
@@ -34,7 +36,8 @@ static rp_status no_memory(const reader *r, rp_error *err) {
 }
 
 static rp_status refuse(const reader *r, const char *what, const char *name, rp_error *err) {
-    return rp__fail(err, RP_EUNSUPPORTED, "%s: %s \"%.80s\" is not supported", r->source, what, name);
+    return rp__fail(err, RP_EUNSUPPORTED, "%s: %s \"%.80s\" is not supported", r->source, what,
+                    name);
 }
 
 /* ---- JSON in short ---- */
@@ -44,9 +47,13 @@ static rp__str str_of(const json_t *v) {
     return (rp__str){json_string_value(v), json_string_length(v)};
 }
 
-static rp__str str_at(const json_t *object, const char *key) { return str_of(json_object_get(object, key)); }
+static rp__str str_at(const json_t *object, const char *key) {
+    return str_of(json_object_get(object, key));
+}
 
-static bool is_null(const json_t *v) { return !v || json_is_null(v); }
+static bool is_null(const json_t *v) {
+    return !v || json_is_null(v);
+}
 
 static bool bool_at(const json_t *object, const char *key, bool otherwise) {
     const json_t *v = json_object_get(object, key);
@@ -59,18 +66,22 @@ static const char *type_of(const json_t *step) {
     return type ? type : "?";
 }
 
-static bool is_type(const json_t *step, const char *type) { return !strcmp(type_of(step), type); }
+static bool is_type(const json_t *step, const char *type) {
+    return !strcmp(type_of(step), type);
+}
 
 static rp_status bad(const reader *r, const char *what, rp_error *err) {
     return rp__fail(err, RP_EFORMAT, "%s: %s", r->source, what);
 }
 
-static rp_status parse(const reader *r, rp__str text, const char *what, json_t **out, rp_error *err) {
+static rp_status parse(const reader *r, rp__str text, const char *what, json_t **out,
+                       rp_error *err) {
     json_error_t e;
     *out = json_loadb(text.n ? text.p : "", text.n, JSON_ALLOW_NUL, &e);
     if (*out) return json_is_object(*out) ? RP_OK : bad(r, "not a JSON object", err);
     if (json_error_code(&e) == json_error_out_of_memory) return no_memory(r, err);
-    return rp__fail(err, RP_EFORMAT, "%s: %s is not JSON: line %d: %s", r->source, what, e.line, e.text);
+    return rp__fail(err, RP_EFORMAT, "%s: %s is not JSON: line %d: %s", r->source, what, e.line,
+                    e.text);
 }
 
 /* ---- vocabulary ---- */
@@ -89,7 +100,8 @@ static rp_status find_size(reader *r, const json_t *vocab, const json_t *added, 
     const char *key;
     size_t i, limit = 2 * (json_object_size(vocab) + json_array_size(added)) + ID_SLACK;
     json_t *v;
-    json_object_foreach((json_t *)vocab, key, v) RP_TRY(count_id(r, v, rp__str_of(key), limit, err));
+    json_object_foreach((json_t *)vocab, key, v)
+        RP_TRY(count_id(r, v, rp__str_of(key), limit, err));
     json_array_foreach(added, i, v)
         RP_TRY(count_id(r, json_object_get(v, "id"), str_at(v, "content"), limit, err));
     return r->n ? RP_OK : bad(r, "the vocabulary has no tokens", err);
@@ -97,8 +109,8 @@ static rp_status find_size(reader *r, const json_t *vocab, const json_t *added, 
 
 static rp_status put_text(reader *r, size_t id, rp__str text, int32_t type, rp_error *err) {
     if (r->texts[id].n && !rp__str_eq(r->texts[id], text))
-        return rp__fail(err, RP_EFORMAT, "%s: tokens \"%.*s\" and \"%.*s\" have the same id %zu", r->source,
-                        (int)(r->texts[id].n < 40 ? r->texts[id].n : 40), r->texts[id].p,
+        return rp__fail(err, RP_EFORMAT, "%s: tokens \"%.*s\" and \"%.*s\" have the same id %zu",
+                        r->source, (int)(r->texts[id].n < 40 ? r->texts[id].n : 40), r->texts[id].p,
                         (int)(text.n < 40 ? text.n : 40), text.p, id);
     r->texts[id] = text;
     r->types[id] = type;
@@ -107,7 +119,8 @@ static rp_status put_text(reader *r, size_t id, rp__str text, int32_t type, rp_e
 
 static bool is_byte_piece(rp__str s) {
     static const char hex[] = "0123456789ABCDEF";
-    return s.n == 6 && !memcmp(s.p, "<0x", 3) && s.p[5] == '>' && memchr(hex, s.p[3], 16) && memchr(hex, s.p[4], 16);
+    return s.n == 6 && !memcmp(s.p, "<0x", 3) && s.p[5] == '>' && memchr(hex, s.p[3], 16) &&
+           memchr(hex, s.p[4], 16);
 }
 
 static rp_status read_texts(reader *r, const json_t *vocab, const json_t *added, rp_error *err) {
@@ -121,7 +134,8 @@ static rp_status read_texts(reader *r, const json_t *vocab, const json_t *added,
     json_object_foreach((json_t *)vocab, key, v) {
         rp__str text = rp__str_of(key);
         bool is_byte = r->has_byte_fallback && is_byte_piece(text);
-        RP_TRY(put_text(r, (size_t)json_integer_value(v), text, is_byte ? RP_TOKEN_BYTE : RP_TOKEN_NORMAL, err));
+        RP_TRY(put_text(r, (size_t)json_integer_value(v), text,
+                        is_byte ? RP_TOKEN_BYTE : RP_TOKEN_NORMAL, err));
     }
     json_array_foreach(added, i, v) {
         int32_t type = bool_at(v, "special", false) ? RP_TOKEN_CONTROL : RP_TOKEN_USER_DEFINED;
@@ -132,7 +146,8 @@ static rp_status read_texts(reader *r, const json_t *vocab, const json_t *added,
     return RP_OK;
 }
 
-/* Special tokens are looked for in the raw text whatever they say, so that spans of literal text stay exact. */
+/* Special tokens are looked for in the raw text whatever they say, so that spans of literal text
+ * stay exact. */
 static void set_flags(const reader *r, const json_t *added) {
     size_t i;
     json_t *v;
@@ -148,7 +163,8 @@ static void set_flags(const reader *r, const json_t *added) {
 }
 
 static rp_status read_vocabulary(reader *r, rp_error *err) {
-    const json_t *vocab = json_object_get(r->model, "vocab"), *added = json_object_get(r->root, "added_tokens");
+    const json_t *vocab = json_object_get(r->model, "vocab"),
+                 *added = json_object_get(r->root, "added_tokens");
     if (!json_is_object(vocab)) return bad(r, "model.vocab is missing or no object", err);
     if (!is_null(added) && !json_is_array(added)) return bad(r, "added_tokens is no list", err);
     RP_TRY(find_size(r, vocab, added, err));
@@ -161,13 +177,15 @@ static rp_status read_vocabulary(reader *r, rp_error *err) {
 
 /* A merge is "left right" or ["left", "right"]. */
 static rp_status read_merge(const reader *r, size_t i, const json_t *v, rp_error *err) {
-    rp__str left = str_of(json_array_get(v, 0)), right = str_of(json_array_get(v, 1)), line = str_of(v);
+    rp__str left = str_of(json_array_get(v, 0)), right = str_of(json_array_get(v, 1)),
+            line = str_of(v);
     const char *space = line.n > 1 ? memchr(line.p + 1, ' ', line.n - 1) : NULL;
     if (space) {
         left = (rp__str){line.p, (size_t)(space - line.p)};
         right = (rp__str){space + 1, line.n - left.n - 1};
     }
-    if (!left.n || !right.n) return rp__fail(err, RP_EFORMAT, "%s: merge %zu is not two parts", r->source, i);
+    if (!left.n || !right.n)
+        return rp__fail(err, RP_EFORMAT, "%s: merge %zu is not two parts", r->source, i);
     return rp__merges_add(&r->t->merges, &r->t->pieces, r->source, i, left, right, err);
 }
 
@@ -190,7 +208,10 @@ static rp_status read_replace(const reader *r, const json_t *step, rp_error *err
 }
 
 static rp_status read_normalizer(const reader *r, const json_t *step, rp_error *err) {
-    static const struct { const char *name; int form; } forms[] = {
+    static const struct {
+        const char *name;
+        int form;
+    } forms[] = {
         {"NFC", UTF8PROC_STABLE | UTF8PROC_COMPOSE},
         {"NFD", UTF8PROC_STABLE | UTF8PROC_DECOMPOSE},
         {"NFKC", UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT},
@@ -203,15 +224,18 @@ static rp_status read_normalizer(const reader *r, const json_t *step, rp_error *
         size_t i;
         json_t *v;
         json_array_foreach(json_object_get(step, "normalizers"), i, v) {
-            if (is_type(v, "Sequence")) return refuse(r, "normaliser", "Sequence in a Sequence", err);
+            if (is_type(v, "Sequence"))
+                return refuse(r, "normaliser", "Sequence in a Sequence", err);
             RP_TRY(read_normalizer(r, v, err));
         }
         return RP_OK;
     }
-    if (is_type(step, "Prepend")) return rp__normalizer_add(z, RP_NORM_PREPEND, none, str_at(step, "prepend"), 0, err);
+    if (is_type(step, "Prepend"))
+        return rp__normalizer_add(z, RP_NORM_PREPEND, none, str_at(step, "prepend"), 0, err);
     if (is_type(step, "Replace")) return read_replace(r, step, err);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (is_type(step, forms[i].name)) return rp__normalizer_add(z, RP_NORM_UNICODE, none, none, forms[i].form, err);
+        if (is_type(step, forms[i].name))
+            return rp__normalizer_add(z, RP_NORM_UNICODE, none, none, forms[i].form, err);
     return refuse(r, "normaliser", type_of(step), err);
 }
 
@@ -229,7 +253,8 @@ static bool replaces_spaces(const rp__normalizer *z) {
 }
 
 static rp_status read_split(reader *r, const json_t *step, rp_error *err) {
-    rp__str behavior = str_at(step, "behavior"), regex = str_at(json_object_get(step, "pattern"), "Regex");
+    rp__str behavior = str_at(step, "behavior"),
+            regex = str_at(json_object_get(step, "pattern"), "Regex");
     rp__str text = str_at(json_object_get(step, "pattern"), "String");
     bool invert = bool_at(step, "invert", false), failed;
     /* Gemma splits at spaces that its normaliser has replaced: nothing is split. */
@@ -238,25 +263,32 @@ static rp_status read_split(reader *r, const json_t *step, rp_error *err) {
     const char *pattern = rp__pretokenizer_pattern(regex, &failed);
     if (failed) return no_memory(r, err);
     if (!pattern)
-        return rp__fail(err, RP_EUNSUPPORTED, "%s: the pre-tokeniser's regex is not known: %.*s", r->source,
-                        (int)(regex.n < 200 ? regex.n : 200), regex.p);
+        return rp__fail(err, RP_EUNSUPPORTED, "%s: the pre-tokeniser's regex is not known: %.*s",
+                        r->source, (int)(regex.n < 200 ? regex.n : 200), regex.p);
     bool isolates = rp__str_is(behavior, "Isolated") && !invert;
-    bool keeps_matches = rp__str_is(behavior, "Removed") && invert && rp__pattern_covers_all(pattern);
-    if (!isolates && !keeps_matches) return refuse(r, "Split with behavior", behavior.n ? behavior.p : "?", err);
+    bool keeps_matches =
+        rp__str_is(behavior, "Removed") && invert && rp__pattern_covers_all(pattern);
+    if (!isolates && !keeps_matches)
+        return refuse(r, "Split with behavior", behavior.n ? behavior.p : "?", err);
     return add_regex(r, pattern, err);
 }
 
 static rp_status read_metaspace(reader *r, const json_t *step, rp_error *err) {
     rp__normalizer *z = &r->t->prefix;
     rp__str bar = RP_STR(METASPACE), scheme = str_at(step, "prepend_scheme");
-    if (!rp__str_eq(str_at(step, "replacement"), bar)) return refuse(r, "Metaspace with", "another replacement", err);
+    if (!rp__str_eq(str_at(step, "replacement"), bar))
+        return refuse(r, "Metaspace with", "another replacement", err);
     if (r->has_split) return refuse(r, "pre-tokeniser", "Metaspace after another", err);
-    if (scheme.n == 0) scheme = bool_at(step, "add_prefix_space", true) ? RP_STR("always") : RP_STR("never");
+    if (scheme.n == 0)
+        scheme = bool_at(step, "add_prefix_space", true) ? RP_STR("always") : RP_STR("never");
     RP_TRY(rp__normalizer_add(z, RP_NORM_REPLACE, RP_STR(" "), bar, 0, err));
     rp__str none = {0};
-    if (rp__str_is(scheme, "always")) RP_TRY(rp__normalizer_add(z, RP_NORM_PREPEND_UNLESS, none, bar, 0, err));
-    else if (rp__str_is(scheme, "first")) RP_TRY(rp__normalizer_add(z, RP_NORM_PREPEND_FIRST, none, bar, 0, err));
-    else if (!rp__str_is(scheme, "never")) return refuse(r, "Metaspace with prepend_scheme", scheme.p, err);
+    if (rp__str_is(scheme, "always"))
+        RP_TRY(rp__normalizer_add(z, RP_NORM_PREPEND_UNLESS, none, bar, 0, err));
+    else if (rp__str_is(scheme, "first"))
+        RP_TRY(rp__normalizer_add(z, RP_NORM_PREPEND_FIRST, none, bar, 0, err));
+    else if (!rp__str_is(scheme, "never"))
+        return refuse(r, "Metaspace with prepend_scheme", scheme.p, err);
     if (!bool_at(step, "split", true)) return RP_OK;
     r->has_split = true;
     return rp__splitter_add_metaspace(&r->t->splitter, err);
@@ -264,9 +296,11 @@ static rp_status read_metaspace(reader *r, const json_t *step, rp_error *err) {
 
 static rp_status read_byte_level(reader *r, const json_t *step, rp_error *err) {
     if (bool_at(step, "add_prefix_space", true)) {
-        if (r->has_split) return refuse(r, "pre-tokeniser", "ByteLevel with add_prefix_space after another", err);
+        if (r->has_split)
+            return refuse(r, "pre-tokeniser", "ByteLevel with add_prefix_space after another", err);
         rp__str none = {0};
-        RP_TRY(rp__normalizer_add(&r->t->prefix, RP_NORM_PREPEND_UNLESS, none, RP_STR(" "), 0, err));
+        RP_TRY(
+            rp__normalizer_add(&r->t->prefix, RP_NORM_PREPEND_UNLESS, none, RP_STR(" "), 0, err));
     }
     r->is_byte_level = true;
     return bool_at(step, "use_regex", true) ? add_regex(r, rp__pattern_gpt2, err) : RP_OK;
@@ -279,13 +313,16 @@ static rp_status read_pretokenizer(reader *r, const json_t *step, rp_error *err)
         size_t i;
         json_t *v;
         json_array_foreach(json_object_get(step, "pretokenizers"), i, v) {
-            if (is_type(v, "Sequence")) return refuse(r, "pre-tokeniser", "Sequence in a Sequence", err);
+            if (is_type(v, "Sequence"))
+                return refuse(r, "pre-tokeniser", "Sequence in a Sequence", err);
             RP_TRY(read_pretokenizer(r, v, err));
         }
         return RP_OK;
     }
     if (is_type(step, "Digits"))
-        return add_regex(r, bool_at(step, "individual_digits", false) ? rp__pattern_digit : rp__pattern_digits, err);
+        return add_regex(
+            r, bool_at(step, "individual_digits", false) ? rp__pattern_digit : rp__pattern_digits,
+            err);
     if (is_type(step, "Split")) return read_split(r, step, err);
     if (is_type(step, "ByteLevel")) return read_byte_level(r, step, err);
     if (is_type(step, "Metaspace")) return read_metaspace(r, step, err);
@@ -302,7 +339,8 @@ static bool is_space_replace(const json_t *step) {
 }
 
 /* SentencePiece's decoders: U+2581 is a space, <0xXX> a byte, and the first space may go. */
-static rp_status read_metaspace_decoder(reader *r, const json_t *step, bool *has_space, rp_error *err) {
+static rp_status read_metaspace_decoder(reader *r, const json_t *step, bool *has_space,
+                                        rp_error *err) {
     if (is_type(step, "ByteFallback") || is_type(step, "Fuse")) return RP_OK;
     if (is_type(step, "Replace") && is_space_replace(step)) return *has_space = true, RP_OK;
     if (is_type(step, "Metaspace")) {
@@ -322,7 +360,8 @@ static rp_status read_decoder(reader *r, rp_error *err) {
     const json_t *step = json_object_get(r->root, "decoder");
     bool has_space = false;
     if (is_null(step)) return refuse(r, "decoder", "null", err);
-    if (r->is_byte_level) return is_type(step, "ByteLevel") ? RP_OK : refuse(r, "decoder", type_of(step), err);
+    if (r->is_byte_level)
+        return is_type(step, "ByteLevel") ? RP_OK : refuse(r, "decoder", type_of(step), err);
     if (!is_type(step, "Sequence")) {
         RP_TRY(read_metaspace_decoder(r, step, &has_space, err));
     } else {
@@ -341,9 +380,11 @@ static rp_status add_frame_id(const reader *r, bool is_before, json_int_t id, rp
     int32_t *ids = is_before ? r->t->prefix_ids : r->t->suffix_ids;
     size_t *n = is_before ? &r->t->n_prefix : &r->t->n_suffix;
     if (id < 0 || (size_t)id >= r->t->pieces.n)
-        return rp__fail(err, RP_EFORMAT, "%s: the post-processor's id %lld is outside the vocabulary of %zu", r->source,
-                        (long long)id, r->t->pieces.n);
-    if (*n == RP_MAX_FRAME_IDS) return rp__fail(err, RP_ELIMIT, "%s: too many tokens around a text", r->source);
+        return rp__fail(err, RP_EFORMAT,
+                        "%s: the post-processor's id %lld is outside the vocabulary of %zu",
+                        r->source, (long long)id, r->t->pieces.n);
+    if (*n == RP_MAX_FRAME_IDS)
+        return rp__fail(err, RP_ELIMIT, "%s: too many tokens around a text", r->source);
     ids[(*n)++] = (int32_t)id;
     return RP_OK;
 }
@@ -359,9 +400,10 @@ static rp_status read_template(const reader *r, const json_t *step, rp_error *er
         if (!(token = json_object_get(v, "SpecialToken"))) continue;
         const char *name = json_string_value(json_object_get(token, "id"));
         const json_t *ids = name ? json_object_get(json_object_get(table, name), "ids") : NULL;
-        if (!json_is_array(ids)) return bad(r, "the post-processor names a special token without ids", err);
-        json_array_foreach(ids, k, id)
-            RP_TRY(add_frame_id(r, is_before, json_is_integer(id) ? json_integer_value(id) : -1, err));
+        if (!json_is_array(ids))
+            return bad(r, "the post-processor names a special token without ids", err);
+        json_array_foreach(ids, k, id) RP_TRY(
+            add_frame_id(r, is_before, json_is_integer(id) ? json_integer_value(id) : -1, err));
     }
     return RP_OK;
 }
@@ -373,7 +415,8 @@ static rp_status read_postprocessor(const reader *r, const json_t *step, rp_erro
     size_t i;
     json_t *v;
     json_array_foreach(json_object_get(step, "processors"), i, v) {
-        if (is_type(v, "Sequence")) return refuse(r, "post-processor", "Sequence in a Sequence", err);
+        if (is_type(v, "Sequence"))
+            return refuse(r, "post-processor", "Sequence in a Sequence", err);
         RP_TRY(read_postprocessor(r, v, err));
     }
     return RP_OK;
@@ -394,7 +437,8 @@ static void read_config(const reader *r, const json_t *config) {
     t->bos = named_token(r, config, "bos_token");
     t->eos = named_token(r, config, "eos_token");
     if (t->bos < 0 && t->n_prefix) t->bos = t->prefix_ids[0];
-    const json_t *adds_bos = json_object_get(config, "add_bos_token"), *adds_eos = json_object_get(config, "add_eos_token");
+    const json_t *adds_bos = json_object_get(config, "add_bos_token"),
+                 *adds_eos = json_object_get(config, "add_eos_token");
     if (json_is_boolean(adds_bos) && t->bos >= 0) {
         t->n_prefix = json_is_true(adds_bos);
         t->prefix_ids[0] = t->bos;
@@ -407,17 +451,21 @@ static void read_config(const reader *r, const json_t *config) {
 
 /* ---- the whole ---- */
 
-static bool is_empty_option(const json_t *v) { return is_null(v) || (json_is_string(v) && !json_string_length(v)); }
+static bool is_empty_option(const json_t *v) {
+    return is_null(v) || (json_is_string(v) && !json_string_length(v));
+}
 
 static rp_status read_model(reader *r, rp_error *err) {
     r->model = json_object_get(r->root, "model");
     if (!json_is_object(r->model)) return bad(r, "model is missing or no object", err);
     const json_t *type = json_object_get(r->model, "type");
-    if (type && !is_type(r->model, "BPE")) return refuse(r, "tokenizer model", type_of(r->model), err);
+    if (type && !is_type(r->model, "BPE"))
+        return refuse(r, "tokenizer model", type_of(r->model), err);
     if (!is_null(json_object_get(r->model, "dropout"))) return refuse(r, "option", "dropout", err);
     static const char *const options[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (!is_empty_option(json_object_get(r->model, options[i]))) return refuse(r, "option", options[i], err);
+        if (!is_empty_option(json_object_get(r->model, options[i])))
+            return refuse(r, "option", options[i], err);
     r->has_byte_fallback = bool_at(r->model, "byte_fallback", false);
     r->t->fuse_unk = bool_at(r->model, "fuse_unk", false);
     r->t->ignore_merges = bool_at(r->model, "ignore_merges", false);
@@ -429,8 +477,8 @@ static rp_status read_unknown(const reader *r, rp_error *err) {
     if (text.n == 0) return RP_OK;
     r->t->unk = rp__pieces_find(&r->t->pieces, text);
     if (r->t->unk < 0)
-        return rp__fail(err, RP_EFORMAT, "%s: unk_token \"%.*s\" is not in the vocabulary", r->source,
-                        (int)(text.n < 40 ? text.n : 40), text.p);
+        return rp__fail(err, RP_EFORMAT, "%s: unk_token \"%.*s\" is not in the vocabulary",
+                        r->source, (int)(text.n < 40 ? text.n : 40), text.p);
     return RP_OK;
 }
 
@@ -448,8 +496,8 @@ static rp_status read_all(reader *r, const json_t *config, rp_error *err) {
     return rp__tokenizer_finish(r->t, -1, err);
 }
 
-rp_status rp__tokenizer_create_json(const char *source, rp__str tokenizer_json, rp__str tokenizer_config,
-                                    rp__tokenizer **out, rp_error *err) {
+rp_status rp__tokenizer_create_json(const char *source, rp__str tokenizer_json,
+                                    rp__str tokenizer_config, rp__tokenizer **out, rp_error *err) {
     reader r = {.source = source, .t = rp__calloc(1, sizeof *r.t)};
     json_t *root = NULL, *config = NULL;
     *out = NULL;
@@ -460,8 +508,10 @@ rp_status rp__tokenizer_create_json(const char *source, rp__str tokenizer_json, 
         status = parse(&r, tokenizer_config, "tokenizer_config.json", &config, err);
     r.root = root;
     if (status == RP_OK) status = read_all(&r, config, err);
-    if (status == RP_OK) *out = r.t;
-    else rp__tokenizer_destroy(r.t);
+    if (status == RP_OK)
+        *out = r.t;
+    else
+        rp__tokenizer_destroy(r.t);
     json_decref(config);
     json_decref(root);
     rp__free(r.texts);

@@ -12,39 +12,65 @@ static const float scores[N] = {0, 0, 0, -1, -2, -3};
 static const int32_t types[N] = {2, 3, 3, 1, 1, 1};
 
 typedef enum defect {
-    NONE, NO_MODEL, SCORES_U8, SCORES_SHORT, TYPES_STRING, TYPES_LONG, TOKENS_I32, NO_TOKENS, BOS_FAR, BOS_STRING, BOS_NONE,
-    ADD_BOS_INT, MERGES_I32, GPT2_NO_MERGES
+    NONE,
+    NO_MODEL,
+    SCORES_U8,
+    SCORES_SHORT,
+    TYPES_STRING,
+    TYPES_LONG,
+    TOKENS_I32,
+    NO_TOKENS,
+    BOS_FAR,
+    BOS_STRING,
+    BOS_NONE,
+    ADD_BOS_INT,
+    MERGES_I32,
+    GPT2_NO_MERGES
 } defect;
 
 static void put_tokens(rp_writer *w, defect d) {
-    if (d == TOKENS_I32) rp_gguf_array(w, "tokenizer.ggml.tokens", RP_GGUF_I32, N, types, sizeof types);
-    else if (d != NO_TOKENS) rp_gguf_strings(w, "tokenizer.ggml.tokens", N, pieces);
+    if (d == TOKENS_I32)
+        rp_gguf_array(w, "tokenizer.ggml.tokens", RP_GGUF_I32, N, types, sizeof types);
+    else if (d != NO_TOKENS)
+        rp_gguf_strings(w, "tokenizer.ggml.tokens", N, pieces);
 }
 
 static void put_scores(rp_writer *w, defect d) {
     size_t n = d == SCORES_SHORT ? N - 1 : N;
-    if (d == SCORES_U8) rp_gguf_array(w, "tokenizer.ggml.scores", RP_GGUF_U8, N, "abcdef", N);
-    else rp_gguf_array(w, "tokenizer.ggml.scores", RP_GGUF_F32, n, scores, n * sizeof *scores);
+    if (d == SCORES_U8)
+        rp_gguf_array(w, "tokenizer.ggml.scores", RP_GGUF_U8, N, "abcdef", N);
+    else
+        rp_gguf_array(w, "tokenizer.ggml.scores", RP_GGUF_F32, n, scores, n * sizeof *scores);
 }
 
 static void put_types(rp_writer *w, defect d) {
     static const int32_t more[N + 1] = {2, 3, 3, 1, 1, 1, 1};
-    if (d == TYPES_STRING) rp_gguf_strings(w, "tokenizer.ggml.token_type", N, pieces);
-    else if (d == TYPES_LONG) rp_gguf_array(w, "tokenizer.ggml.token_type", RP_GGUF_I32, N + 1, more, sizeof more);
-    else rp_gguf_array(w, "tokenizer.ggml.token_type", RP_GGUF_I32, N, types, sizeof types);
+    if (d == TYPES_STRING)
+        rp_gguf_strings(w, "tokenizer.ggml.token_type", N, pieces);
+    else if (d == TYPES_LONG)
+        rp_gguf_array(w, "tokenizer.ggml.token_type", RP_GGUF_I32, N + 1, more, sizeof more);
+    else
+        rp_gguf_array(w, "tokenizer.ggml.token_type", RP_GGUF_I32, N, types, sizeof types);
 }
 
 static rp_status open_with(defect d, rp__tokenizer **t, rp_error *err) {
     rp_writer w = {0};
     rp_gguf_begin(&w, 3);
-    if (d != NO_MODEL) rp_gguf_str(&w, "tokenizer.ggml.model", d == GPT2_NO_MERGES ? "gpt2" : "llama");
+    if (d != NO_MODEL)
+        rp_gguf_str(&w, "tokenizer.ggml.model", d == GPT2_NO_MERGES ? "gpt2" : "llama");
     if (d == GPT2_NO_MERGES) rp_gguf_str(&w, "tokenizer.ggml.pre", "qwen2");
     put_tokens(&w, d);
     put_scores(&w, d);
     put_types(&w, d);
-    if (d == MERGES_I32) rp_gguf_array(&w, "tokenizer.ggml.merges", RP_GGUF_I32, N, types, sizeof types);
-    if (d == BOS_STRING) rp_gguf_str(&w, "tokenizer.ggml.bos_token_id", "1");
-    else rp_gguf_u32(&w, "tokenizer.ggml.bos_token_id", d == BOS_FAR ? N : d == BOS_NONE ? UINT32_MAX : 1);
+    if (d == MERGES_I32)
+        rp_gguf_array(&w, "tokenizer.ggml.merges", RP_GGUF_I32, N, types, sizeof types);
+    if (d == BOS_STRING)
+        rp_gguf_str(&w, "tokenizer.ggml.bos_token_id", "1");
+    else
+        rp_gguf_u32(&w, "tokenizer.ggml.bos_token_id",
+                    d == BOS_FAR    ? N
+                    : d == BOS_NONE ? UINT32_MAX
+                                    : 1);
     rp_gguf_u32(&w, "tokenizer.ggml.eos_token_id", 2);
     rp_gguf_u32(&w, "tokenizer.ggml.unknown_token_id", 0);
     if (d == ADD_BOS_INT) rp_gguf_f32(&w, "tokenizer.ggml.add_bos_token", 1);
@@ -63,7 +89,10 @@ static rp_status open_with(defect d, rp__tokenizer **t, rp_error *err) {
 }
 
 RP_TEST(vocab, keys_are_checked) {
-    static const struct { defect d; const char *part; } wanted[] = {
+    static const struct {
+        defect d;
+        const char *part;
+    } wanted[] = {
         {NO_MODEL, "tokenizer.ggml.model"},
         {SCORES_U8, "tokenizer.ggml.scores"},
         {SCORES_SHORT, "tokenizer.ggml.scores has 5 items for 6 tokens"},

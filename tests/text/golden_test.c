@@ -1,5 +1,5 @@
-/* Ids that Hugging Face's `tokenizers` gives (tools/make_token_golden.py), for small tokenizers of every kind and for
- * whole vocabularies; and text out of ids, streamed and whole. */
+/* Ids that Hugging Face's `tokenizers` gives (tools/make_token_golden.py), for small tokenizers of
+ * every kind and for whole vocabularies; and text out of ids, streamed and whole. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,13 +46,16 @@ static rp__bytes decode(const rp__tokenizer *t, const rp__ids *ids) {
 
 typedef enum keeps { LOSSY, EXACT } keeps; /* EXACT: decoding gives the text back */
 
-static void check_text(const rp__tokenizer *t, const char *name, rp__str text, const json_t *expected, keeps k) {
+static void check_text(const rp__tokenizer *t, const char *name, rp__str text,
+                       const json_t *expected, keeps k) {
     rp__ids ids = vocab_encode(t, text, true, true);
     bool same = ids.n == json_array_size(expected);
-    for (size_t i = 0; i < ids.n && same; i++) same = json_integer_value(json_array_get(expected, i)) == ids.p[i];
+    for (size_t i = 0; i < ids.n && same; i++)
+        same = json_integer_value(json_array_get(expected, i)) == ids.p[i];
     if (!same) {
         char *wanted = json_dumps(expected, JSON_COMPACT);
-        fail_msg("%s: \"%.*s\": ids %s, expected %s", name, (int)text.n, text.p, vocab_ids_text(&ids), wanted);
+        fail_msg("%s: \"%.*s\": ids %s, expected %s", name, (int)text.n, text.p,
+                 vocab_ids_text(&ids), wanted);
     }
     rp__bytes whole = decode(t, &ids);
     if (k == EXACT) {
@@ -63,7 +66,8 @@ static void check_text(const rp__tokenizer *t, const char *name, rp__str text, c
     rp__ids_clear(&ids);
 }
 
-static void check_all(const rp__tokenizer *t, const char *name, const json_t *texts, const json_t *ids, keeps k) {
+static void check_all(const rp__tokenizer *t, const char *name, const json_t *texts,
+                      const json_t *ids, keeps k) {
     assert_true(json_array_size(texts) >= 190);
     assert_int_equal(json_array_size(texts), json_array_size(ids));
     for (size_t i = 0; i < json_array_size(texts); i++) {
@@ -79,7 +83,8 @@ static void check_fixture(const char *name) {
     rp__bytes text = vocab_read(rp_test_path(file));
     rp_error err = {0};
     rp__tokenizer *t;
-    assert_ok(rp__tokenizer_create_json(name, (rp__str){text.p, text.n}, (rp__str){0}, &t, &err), err);
+    assert_ok(rp__tokenizer_create_json(name, (rp__str){text.p, text.n}, (rp__str){0}, &t, &err),
+              err);
     rp__bytes_clear(&text);
     json_t *texts = fixture("texts", ".json"), *ids = fixture(name, ".ids.json");
     check_all(t, name, texts, ids, LOSSY);
@@ -88,18 +93,42 @@ static void check_fixture(const char *name) {
     rp__tokenizer_destroy(t);
 }
 
-RP_TEST(tokens, json_gpt2_prefix_space) { check_fixture("gpt2-prefix-space"); }
-RP_TEST(tokens, json_smollm) { check_fixture("smollm"); }
-RP_TEST(tokens, json_llama3) { check_fixture("llama3"); }
-RP_TEST(tokens, json_qwen2_nfc) { check_fixture("qwen2-nfc"); }
-RP_TEST(tokens, json_qwen35) { check_fixture("qwen35"); }
-RP_TEST(tokens, json_tekken) { check_fixture("tekken"); }
-RP_TEST(tokens, json_gpt4o) { check_fixture("gpt-4o"); }
-RP_TEST(tokens, json_deepseek_v3) { check_fixture("deepseek-v3"); }
-RP_TEST(tokens, json_llama2) { check_fixture("llama2"); }
-RP_TEST(tokens, json_metaspace_first) { check_fixture("metaspace-first"); }
-RP_TEST(tokens, json_metaspace_nfkc_unk) { check_fixture("metaspace-nfkc-unk"); }
-RP_TEST(tokens, json_gemma) { check_fixture("gemma"); }
+RP_TEST(tokens, json_gpt2_prefix_space) {
+    check_fixture("gpt2-prefix-space");
+}
+RP_TEST(tokens, json_smollm) {
+    check_fixture("smollm");
+}
+RP_TEST(tokens, json_llama3) {
+    check_fixture("llama3");
+}
+RP_TEST(tokens, json_qwen2_nfc) {
+    check_fixture("qwen2-nfc");
+}
+RP_TEST(tokens, json_qwen35) {
+    check_fixture("qwen35");
+}
+RP_TEST(tokens, json_tekken) {
+    check_fixture("tekken");
+}
+RP_TEST(tokens, json_gpt4o) {
+    check_fixture("gpt-4o");
+}
+RP_TEST(tokens, json_deepseek_v3) {
+    check_fixture("deepseek-v3");
+}
+RP_TEST(tokens, json_llama2) {
+    check_fixture("llama2");
+}
+RP_TEST(tokens, json_metaspace_first) {
+    check_fixture("metaspace-first");
+}
+RP_TEST(tokens, json_metaspace_nfkc_unk) {
+    check_fixture("metaspace-nfkc-unk");
+}
+RP_TEST(tokens, json_gemma) {
+    check_fixture("gemma");
+}
 
 static json_t *cached(const char *name) {
     const char *path = vocab_file("vocab", name);
@@ -125,7 +154,8 @@ static void check_random(const char *folder, const char *stem, keeps k) {
             same = without.p[j] == json_integer_value(json_array_get(json_array_get(ids, i), j));
         if (!same) fail_msg("%s: text %zu: ids %s", stem, i, vocab_ids_text(&without));
         rp__bytes whole = decode(t, &without);
-        if (k == EXACT && (whole.n != text.n || memcmp(whole.p, text.p, text.n))) fail_msg("%s: text %zu", stem, i);
+        if (k == EXACT && (whole.n != text.n || memcmp(whole.p, text.p, text.n)))
+            fail_msg("%s: text %zu", stem, i);
         rp__bytes_clear(&whole);
         rp__ids_clear(&without);
     }
@@ -135,10 +165,23 @@ static void check_random(const char *folder, const char *stem, keeps k) {
     rp__tokenizer_destroy(t);
 }
 
-/* SmolLM2 and Falcon have no piece for some control bytes and leave them out; SentencePiece reads U+2581 as a space. */
-RP_TEST(vocab, random_smollm2) { check_random("models", "smollm2", LOSSY); }
-RP_TEST(vocab, random_falcon) { check_random("vocab", "ggml-vocab-falcon", LOSSY); }
-RP_TEST(vocab, random_llama_bpe) { check_random("vocab", "ggml-vocab-llama-bpe", EXACT); }
-RP_TEST(vocab, random_qwen2) { check_random("vocab", "ggml-vocab-qwen2", EXACT); }
-RP_TEST(vocab, random_gpt2) { check_random("vocab", "ggml-vocab-gpt-2", EXACT); }
-RP_TEST(vocab, random_llama_spm) { check_random("vocab", "ggml-vocab-llama-spm", LOSSY); }
+/* SmolLM2 and Falcon have no piece for some control bytes and leave them out; SentencePiece reads
+ * U+2581 as a space. */
+RP_TEST(vocab, random_smollm2) {
+    check_random("models", "smollm2", LOSSY);
+}
+RP_TEST(vocab, random_falcon) {
+    check_random("vocab", "ggml-vocab-falcon", LOSSY);
+}
+RP_TEST(vocab, random_llama_bpe) {
+    check_random("vocab", "ggml-vocab-llama-bpe", EXACT);
+}
+RP_TEST(vocab, random_qwen2) {
+    check_random("vocab", "ggml-vocab-qwen2", EXACT);
+}
+RP_TEST(vocab, random_gpt2) {
+    check_random("vocab", "ggml-vocab-gpt-2", EXACT);
+}
+RP_TEST(vocab, random_llama_spm) {
+    check_random("vocab", "ggml-vocab-llama-spm", LOSSY);
+}

@@ -9,14 +9,16 @@
 
 /* A whole tokenizer.json in which a test replaces one value. */
 static const char whole[] =
-    "{'added_tokens':[{'id':5,'content':'<s>','special':true},{'id':6,'content':'</s>','special':true}],"
+    "{'added_tokens':[{'id':5,'content':'<s>','special':true},{'id':6,'content':'</"
+    "s>','special':true}],"
     "'normalizer':{'type':'Replace','pattern':{'String':' '},'content':'\xE2\x96\x81'},"
     "'pre_tokenizer':null,'post_processor':null,"
     "'decoder':{'type':'Replace','pattern':{'String':'\xE2\x96\x81'},'content':' '},"
     "'model':{'type':'BPE','unk_token':'<u>','byte_fallback':false,"
     "'vocab':{'<u>':0,'a':1,'b':2,'ab':3,'\xE2\x96\x81':4},'merges':['a b']}}";
 
-/* `whole` with double quotes, and with `value` (JSON, single quotes) put at "section" or "section.key". */
+/* `whole` with double quotes, and with `value` (JSON, single quotes) put at "section" or
+ * "section.key". */
 static char *with(const char *path, const char *value) {
     json_error_t e;
     char *base = rp__strdup(whole), *put = rp__strdup(value);
@@ -26,8 +28,10 @@ static char *with(const char *path, const char *value) {
     assert_non_null(root);
     assert_non_null(v);
     const char *dot = strchr(path, '.');
-    if (dot) json_object_set_new(json_object_get(root, "model"), dot + 1, v);
-    else json_object_set_new(root, path, v);
+    if (dot)
+        json_object_set_new(json_object_get(root, "model"), dot + 1, v);
+    else
+        json_object_set_new(root, path, v);
     char *text = json_dumps(root, 0);
     json_decref(root);
     rp__free(base);
@@ -35,9 +39,11 @@ static char *with(const char *path, const char *value) {
     return text;
 }
 
-static rp_status create(const char *path, const char *value, const char *config, rp__tokenizer **t, rp_error *err) {
+static rp_status create(const char *path, const char *value, const char *config, rp__tokenizer **t,
+                        rp_error *err) {
     char *text = with(path, value);
-    rp_status status = rp__tokenizer_create_json("folder", rp__str_of(text), rp__str_of(config), t, err);
+    rp_status status =
+        rp__tokenizer_create_json("folder", rp__str_of(text), rp__str_of(config), t, err);
     free(text);
     return status;
 }
@@ -46,7 +52,8 @@ static void check_refused(const char *path, const char *value, rp_status code, c
     rp_error err = {0};
     rp__tokenizer *t;
     rp_status status = create(path, value, "", &t, &err);
-    if (status != code) fail_msg("%s = %s: %s: %s", path, value, rp_status_name(status), err.message);
+    if (status != code)
+        fail_msg("%s = %s: %s: %s", path, value, rp_status_name(status), err.message);
     assert_null(t);
     assert_message(err, "folder: ");
     assert_message(err, part);
@@ -78,10 +85,13 @@ RP_TEST(tokens, json_refuses_by_name) {
     check_refused("added_tokens", "[{'id':7,'content':'a'}]", RP_EFORMAT, "both \"a\"");
     check_refused("added_tokens", "{}", RP_EFORMAT, "added_tokens is no list");
     check_refused("decoder", "null", RP_EUNSUPPORTED, "decoder \"null\"");
-    check_refused("pre_tokenizer", "{'type':'Split','pattern':{'Regex':'x+'},'behavior':'Isolated'}", RP_EUNSUPPORTED,
-                  "regex is not known: x+");
-    check_refused("pre_tokenizer", "{'type':'Split','pattern':{'Regex':'\\\\p{N}'},'behavior':'Removed','invert':true}",
-                  RP_EUNSUPPORTED, "Split with behavior \"Removed\"");
+    check_refused("pre_tokenizer",
+                  "{'type':'Split','pattern':{'Regex':'x+'},'behavior':'Isolated'}",
+                  RP_EUNSUPPORTED, "regex is not known: x+");
+    check_refused(
+        "pre_tokenizer",
+        "{'type':'Split','pattern':{'Regex':'\\\\p{N}'},'behavior':'Removed','invert':true}",
+        RP_EUNSUPPORTED, "Split with behavior \"Removed\"");
     check_refused("pre_tokenizer", "{'type':'ByteLevel'}", RP_EUNSUPPORTED, "decoder \"Replace\"");
     check_refused("post_processor",
                   "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'<s>'}}],"
@@ -94,7 +104,9 @@ RP_TEST(tokens, json_refuses_other_texts) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         rp_error err = {0};
         rp__tokenizer *t;
-        assert_int_equal(rp__tokenizer_create_json("folder", rp__str_of(bad[i]), (rp__str){0}, &t, &err), RP_EFORMAT);
+        assert_int_equal(
+            rp__tokenizer_create_json("folder", rp__str_of(bad[i]), (rp__str){0}, &t, &err),
+            RP_EFORMAT);
         assert_message(err, "folder: ");
     }
     rp_error err = {0};
@@ -104,14 +116,19 @@ RP_TEST(tokens, json_refuses_other_texts) {
 }
 
 RP_TEST(tokens, json_configuration) {
-    static const char template[] = "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'<s>'}},{'Sequence':"
-                                   "{'id':'A'}}],'special_tokens':{'<s>':{'ids':[5]}}}";
+    static const char template[] =
+        "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'<s>'}},{'Sequence':"
+        "{'id':'A'}}],'special_tokens':{'<s>':{'ids':[5]}}}";
     rp_error err = {0};
     rp__tokenizer *t;
     /* The configuration names the tokens; what it says about BOS goes before the post-processor. */
-    assert_ok(create("post_processor", template,
-                     "{\"bos_token\":\"<s>\",\"eos_token\":{\"content\":\"</s>\"},\"add_bos_token\":false,"
-                     "\"add_eos_token\":true}", &t, &err), err);
+    assert_ok(
+        create(
+            "post_processor", template,
+            "{\"bos_token\":\"<s>\",\"eos_token\":{\"content\":\"</s>\"},\"add_bos_token\":false,"
+            "\"add_eos_token\":true}",
+            &t, &err),
+        err);
     assert_int_equal(rp__tokenizer_bos(t), 5);
     assert_int_equal(rp__tokenizer_eos(t), 6);
     assert_false(rp__tokenizer_adds_bos(t));
@@ -132,7 +149,8 @@ RP_TEST(tokens, json_configuration) {
 
 RP_TEST(tokens, json_every_allocation_may_fail) {
     static const char *const values[] = {
-        "null", "{'type':'Metaspace','replacement':'\xE2\x96\x81','prepend_scheme':'first','split':true}",
+        "null",
+        "{'type':'Metaspace','replacement':'\xE2\x96\x81','prepend_scheme':'first','split':true}",
         "{'type':'Digits','individual_digits':true}"};
     for (size_t k = 0; k < 3; k++) {
         char *text = with("pre_tokenizer", values[k]);
@@ -145,7 +163,8 @@ RP_TEST(tokens, json_every_allocation_may_fail) {
             rp__alloc_stats before = rp__alloc_get_stats();
             rp__alloc_fail_at(n, n & 1);
             status = rp__tokenizer_create_json("folder", rp__str_of(text), (rp__str){0}, &t, &err);
-            if (status == RP_OK) status = rp__tokenizer_encode(t, RP_STR("ab 12 <s>b"), &o, &ids, &err);
+            if (status == RP_OK)
+                status = rp__tokenizer_encode(t, RP_STR("ab 12 <s>b"), &o, &ids, &err);
             rp__alloc_fail_at(0, false);
             if (status != RP_OK) assert_int_equal(status, RP_ENOMEM);
             rp__ids_clear(&ids);

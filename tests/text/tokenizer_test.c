@@ -10,7 +10,8 @@
 
 #define BAR "\xE2\x96\x81"
 enum { UNK, BOS, EOS, BYTES = 3, SPM_FIRST = BYTES + 256 };
-static const char *const spm_pieces[] = {BAR, "a", "b", "ab", BAR "a", BAR "ab", "<", "/", "s", ">", "</", "s>", "0", "x",
+static const char *const spm_pieces[] = {BAR, "a",  "b",  "ab",     BAR "a", BAR "ab", "<",
+                                         "/", "s",  ">",  "</",     "s>",    "0",      "x",
                                          "A", "<0", "x0", "<user>", "</s"};
 enum { N_SPM = SPM_FIRST + sizeof spm_pieces / sizeof *spm_pieces };
 
@@ -46,9 +47,20 @@ static void make_spm(vocabulary *v) {
         v->scores[i] = -(float)(i - SPM_FIRST); /* earlier pieces are joined first */
     }
     v->types[spm_id("<user>")] = RP_TOKEN_USER_DEFINED;
-    v->spec = (rp__tokenizer_spec){.source = "test", .model = RP_STR("llama"), .tokens = v->tokens, .n_tokens = N_SPM,
-                                   .scores = v->scores, .types = v->types, .bos = BOS, .eos = EOS, .eot = -1,
-                                   .unk = UNK, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+    v->spec = (rp__tokenizer_spec){.source = "test",
+                                   .model = RP_STR("llama"),
+                                   .tokens = v->tokens,
+                                   .n_tokens = N_SPM,
+                                   .scores = v->scores,
+                                   .types = v->types,
+                                   .bos = BOS,
+                                   .eos = EOS,
+                                   .eot = -1,
+                                   .unk = UNK,
+                                   .pad = -1,
+                                   .add_bos = -1,
+                                   .add_eos = -1,
+                                   .add_space_prefix = -1};
 }
 
 static rp__tokenizer *create(const vocabulary *v) {
@@ -59,7 +71,8 @@ static rp__tokenizer *create(const vocabulary *v) {
 }
 
 /* Encodes and compares; `o` NULL: nothing special. */
-static void check_ids(const rp__tokenizer *t, rp__str text, const rp__encode_options *o, const int32_t *ids, size_t n) {
+static void check_ids(const rp__tokenizer *t, rp__str text, const rp__encode_options *o,
+                      const int32_t *ids, size_t n) {
     rp_error err = {0};
     rp__ids got = {0};
     rp__encode_options plain = {0};
@@ -68,10 +81,12 @@ static void check_ids(const rp__tokenizer *t, rp__str text, const rp__encode_opt
         fail_msg("\"%.*s\" gives %s", (int)text.n, text.p, vocab_ids_text(&got));
     rp__ids_clear(&got);
 }
-#define CHECK_IDS(t, text, o, ...)                                                                                     \
-    check_ids(t, RP_STR(text), o, (const int32_t[]){__VA_ARGS__}, sizeof((const int32_t[]){__VA_ARGS__}) / 4)
+#define CHECK_IDS(t, text, o, ...)                                                                 \
+    check_ids(t, RP_STR(text), o, (const int32_t[]){__VA_ARGS__},                                  \
+              sizeof((const int32_t[]){__VA_ARGS__}) / 4)
 
-static void check_decoded(const rp__tokenizer *t, const int32_t *ids, size_t n, bool show, rp__str wanted) {
+static void check_decoded(const rp__tokenizer *t, const int32_t *ids, size_t n, bool show,
+                          rp__str wanted) {
     rp__bytes out = {0};
     assert_true(rp__tokenizer_decode(t, ids, n, show, &out));
     assert_int_equal(out.n, wanted.n);
@@ -102,12 +117,16 @@ RP_TEST(tokenizer, bytes_where_no_piece_is) {
     /* U+1F999 is F0 9F A6 99, U+AE70 is EA B9 B0; a newline and an ill-formed byte too. */
     CHECK_IDS(t, "\xF0\x9F\xA6\x99", NULL, BYTES + 0xF0, BYTES + 0x9F, BYTES + 0xA6, BYTES + 0x99);
     CHECK_IDS(t, "\xEA\xB9\xB0\n", NULL, BYTES + 0xEA, BYTES + 0xB9, BYTES + 0xB0, BYTES + 10);
-    CHECK_IDS(t, "a\xFF\xF0\x9F" "a", NULL, spm_id("a"), BYTES + 0xFF, BYTES + 0xF0, BYTES + 0x9F, spm_id("a"));
+    CHECK_IDS(t,
+              "a\xFF\xF0\x9F"
+              "a",
+              NULL, spm_id("a"), BYTES + 0xFF, BYTES + 0xF0, BYTES + 0x9F, spm_id("a"));
     check_decoded(t, (int32_t[]){BYTES + 0xEA, BYTES + 0xB9, BYTES + 0xB0, BYTES + 10}, 4, false,
                   RP_STR("\xEA\xB9\xB0\n"));
     /* The six characters are not the byte they name. */
     CHECK_IDS(t, "<0x0A>", NULL, spm_id("<0"), spm_id("x0"), spm_id("A"), spm_id(">"));
-    check_decoded(t, (int32_t[]){spm_id("<0"), spm_id("x0"), spm_id("A"), spm_id(">")}, 4, false, RP_STR("<0x0A>"));
+    check_decoded(t, (int32_t[]){spm_id("<0"), spm_id("x0"), spm_id("A"), spm_id(">")}, 4, false,
+                  RP_STR("<0x0A>"));
     rp__tokenizer_destroy(t);
 }
 
@@ -183,7 +202,8 @@ RP_TEST(tokenizer, ids_outside_the_vocabulary) {
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(rp__tokenizer_text(t, outside[i]).n, 0);
         assert_int_equal(rp__tokenizer_bytes(t, outside[i]).n, 0);
-        assert_false(rp__tokenizer_is_eog(t, outside[i]) || rp__tokenizer_is_special(t, outside[i]));
+        assert_false(rp__tokenizer_is_eog(t, outside[i]) ||
+                     rp__tokenizer_is_special(t, outside[i]));
         assert_false(rp__tokenizer_add_eog(t, outside[i]));
     }
     check_decoded(t, outside, 4, true, (rp__str){"", 0});
@@ -205,7 +225,10 @@ RP_TEST(tokenizer, white_space_after_phi3_tokens) {
     v.spec.add_space_prefix = 0;
     rp__tokenizer *t = create(&v);
     rp__encode_options o = {.parse_special = true};
-    CHECK_IDS(t, "<user> \n\xC2\xA0" "a</s> b", &o, spm_id("<user>"), spm_id("a"), EOS, spm_id("b"));
+    CHECK_IDS(t,
+              "<user> \n\xC2\xA0"
+              "a</s> b",
+              &o, spm_id("<user>"), spm_id("a"), EOS, spm_id("b"));
     CHECK_IDS(t, "<s> a", &o, BOS, spm_id(BAR "a"));
     rp__tokenizer_destroy(t);
 }
@@ -217,9 +240,12 @@ enum { AB = 256, ABC, SPACE_A, BYTE_EOS, N_BYTE_LEVEL };
 
 static size_t shown(unsigned b, char out[8]) { /* GPT-2's table, written out anew */
     unsigned cp = b;
-    if (b <= 0x20) cp = 0x100 + b;
-    else if (b >= 0x7F && b <= 0xA0) cp = 0x121 + b - 0x7F;
-    else if (b == 0xAD) cp = 0x143;
+    if (b <= 0x20)
+        cp = 0x100 + b;
+    else if (b >= 0x7F && b <= 0xA0)
+        cp = 0x121 + b - 0x7F;
+    else if (b == 0xAD)
+        cp = 0x143;
     if (cp < 0x80) return out[0] = (char)cp, 1;
     out[0] = (char)(0xC0 | cp >> 6), out[1] = (char)(0x80 | (cp & 63));
     return 2;
@@ -229,13 +255,27 @@ static void make_byte_level(vocabulary *v) {
     static const rp__str merges[] = {{"a b", 3}, {"ab c", 4}, {"\xC4\xA0 a", 4}};
     memset(v, 0, sizeof *v);
     for (unsigned b = 0; b < 256; b++) v->tokens[b] = (rp__str){v->text[b], shown(b, v->text[b])};
-    v->tokens[AB] = RP_STR("ab"), v->tokens[ABC] = RP_STR("abc"), v->tokens[SPACE_A] = RP_STR("\xC4\xA0" "a");
+    v->tokens[AB] = RP_STR("ab"), v->tokens[ABC] = RP_STR("abc"),
+    v->tokens[SPACE_A] = RP_STR("\xC4\xA0"
+                                "a");
     v->tokens[BYTE_EOS] = RP_STR("<|im_end|>");
     for (size_t i = 0; i < N_BYTE_LEVEL; i++) v->types[i] = RP_TOKEN_NORMAL;
-    v->spec = (rp__tokenizer_spec){.source = "test", .model = RP_STR("gpt2"), .pre = RP_STR("qwen2"),
-                                   .tokens = v->tokens, .n_tokens = N_BYTE_LEVEL, .types = v->types, .merges = merges,
-                                   .n_merges = 3, .bos = -1, .eos = -1, .eot = -1, .unk = -1, .pad = -1,
-                                   .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+    v->spec = (rp__tokenizer_spec){.source = "test",
+                                   .model = RP_STR("gpt2"),
+                                   .pre = RP_STR("qwen2"),
+                                   .tokens = v->tokens,
+                                   .n_tokens = N_BYTE_LEVEL,
+                                   .types = v->types,
+                                   .merges = merges,
+                                   .n_merges = 3,
+                                   .bos = -1,
+                                   .eos = -1,
+                                   .eot = -1,
+                                   .unk = -1,
+                                   .pad = -1,
+                                   .add_bos = -1,
+                                   .add_eos = -1,
+                                   .add_space_prefix = -1};
 }
 
 RP_TEST(tokenizer, byte_level_joins_by_rank) {
@@ -244,7 +284,10 @@ RP_TEST(tokenizer, byte_level_joins_by_rank) {
     rp__tokenizer *t = create(&v);
     CHECK_IDS(t, "abcab ab", NULL, ABC, AB, ' ', AB); /* " ab": "a b" has the better rank */
     CHECK_IDS(t, "a a", NULL, 'a', SPACE_A);
-    CHECK_IDS(t, "a\xFF" "b\xE2\x82", NULL, 'a', 0xFF, 'b', 0xE2, 0x82); /* ill-formed: byte by byte */
+    CHECK_IDS(t,
+              "a\xFF"
+              "b\xE2\x82",
+              NULL, 'a', 0xFF, 'b', 0xE2, 0x82); /* ill-formed: byte by byte */
     CHECK_IDS(t, "\0", NULL, 0);
     /* Typed as text in the file, yet an end: only where special tokens are looked for. */
     assert_true(rp__tokenizer_is_eog(t, BYTE_EOS) && rp__tokenizer_is_special(t, BYTE_EOS));
@@ -262,7 +305,8 @@ RP_TEST(tokenizer, any_bytes_come_back) {
     for (int round = 0; round < 300; round++) {
         char text[64];
         size_t n = rp_test_rand(&seed) % sizeof text;
-        for (size_t i = 0; i < n; i++) text[i] = (char)(rp_test_rand(&seed) >> (round % 3 ? 56 : 59));
+        for (size_t i = 0; i < n; i++)
+            text[i] = (char)(rp_test_rand(&seed) >> (round % 3 ? 56 : 59));
         rp__ids ids = vocab_encode(t, (rp__str){text, n}, false, false);
         check_decoded(t, ids.p, ids.n, true, (rp__str){text, n});
         rp__ids_clear(&ids);
@@ -287,11 +331,15 @@ RP_TEST(tokenizer, streams_whole_characters) {
     make_byte_level(&v);
     rp__tokenizer *t = create(&v);
     check_stream(t, RP_STR("a\xF0\x9F\xA6\x99z"), "a||||\xF0\x9F\xA6\x99|z|");
-    check_stream(t, RP_STR("\x80z"), "\xEF\xBF\xBD|z|");            /* can never be one */
-    check_stream(t, RP_STR("\xF0\x9F" "a"), "||\xEF\xBF\xBD" "a|"); /* a cut one is one U+FFFD */
+    check_stream(t, RP_STR("\x80z"), "\xEF\xBF\xBD|z|"); /* can never be one */
+    check_stream(t,
+                 RP_STR("\xF0\x9F"
+                        "a"),
+                 "||\xEF\xBF\xBD"
+                 "a|"); /* a cut one is one U+FFFD */
     check_stream(t, RP_STR("\xE2\xF0\x9F\xA6\x99"), "|\xEF\xBF\xBD|||\xF0\x9F\xA6\x99|");
     check_stream(t, RP_STR("\xE0\x80"), "|\xEF\xBF\xBD\xEF\xBF\xBD|"); /* overlong: two bad bytes */
-    check_stream(t, RP_STR("\xF0\x9F\xA6"), "|||\xEF\xBF\xBD");     /* cut at the end */
+    check_stream(t, RP_STR("\xF0\x9F\xA6"), "|||\xEF\xBF\xBD");        /* cut at the end */
     check_stream(t, RP_STR("\0"), "");
     rp__tokenizer_destroy(t);
 }
@@ -309,8 +357,10 @@ RP_TEST(tokenizer, a_long_word_is_not_quadratic) {
     char *text = rp__alloc(N);
     const char *const units[] = {"abc", "ab", "a", " ", "\n", "!", "1", "a\xCC\x81"};
     for (int spm = 0; spm < 2; spm++) {
-        if (spm) make_spm(&v);
-        else make_byte_level(&v);
+        if (spm)
+            make_spm(&v);
+        else
+            make_byte_level(&v);
         rp__tokenizer *t = create(&v);
         for (size_t k = 0; k < sizeof units / sizeof *units; k++) {
             size_t unit = strlen(units[k]), n = N / unit * unit;
@@ -379,12 +429,15 @@ static bool all_works(const vocabulary *v) {
     rp__ids ids = {0};
     rp__bytes out = {0};
     rp__encode_options o = {.parse_special = true, .add_special = true};
-    if (status == RP_OK) status = rp__tokenizer_encode(t, RP_STR("ab a</s> \xF0\x9F\xA6\x99<|im_end|> cab"), &o, &ids, &err);
+    if (status == RP_OK)
+        status = rp__tokenizer_encode(t, RP_STR("ab a</s> \xF0\x9F\xA6\x99<|im_end|> cab"), &o,
+                                      &ids, &err);
     bool ok = status == RP_OK;
     if (!ok) assert_int_equal(status, RP_ENOMEM);
     rp__detokenizer d = {.tokenizer = t, .at_start = true};
     for (size_t i = 0; i < ids.n && ok; i++) ok = rp__detokenizer_add(&d, ids.p[i], &out);
-    ok = ok && rp__detokenizer_finish(&d, &out) && rp__tokenizer_decode(t, ids.p, ids.n, true, &out);
+    ok =
+        ok && rp__detokenizer_finish(&d, &out) && rp__tokenizer_decode(t, ids.p, ids.n, true, &out);
     rp__ids_clear(&ids);
     rp__bytes_clear(&out);
     rp__tokenizer_destroy(t);
@@ -394,8 +447,10 @@ static bool all_works(const vocabulary *v) {
 RP_TEST(tokenizer, every_allocation_may_fail) {
     static vocabulary v;
     for (int spm = 0; spm < 2; spm++) {
-        if (spm) make_spm(&v);
-        else make_byte_level(&v);
+        if (spm)
+            make_spm(&v);
+        else
+            make_byte_level(&v);
         bool ok = false;
         uint64_t n = 0;
         while (!ok) {

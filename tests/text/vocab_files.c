@@ -10,8 +10,10 @@
 const char *vocab_file(const char *folder, const char *name) {
     static _Thread_local char path[1024];
     const char *cache = getenv("REPRISE_CACHE"), *home = getenv("HOME");
-    if (cache) snprintf(path, sizeof path, "%s/%s/%s", cache, folder, name);
-    else snprintf(path, sizeof path, "%s/.cache/reprise/%s/%s", home ? home : "", folder, name);
+    if (cache)
+        snprintf(path, sizeof path, "%s/%s/%s", cache, folder, name);
+    else
+        snprintf(path, sizeof path, "%s/.cache/reprise/%s/%s", home ? home : "", folder, name);
     FILE *f = fopen(path, "rb");
     if (!f) return NULL;
     fclose(f);

@@ -1,5 +1,5 @@
-/* Vocabularies for tests: whole ones that tools/fetch_vocab.py put into the cache (not in the repository), and what
- * several test files do with a tokenizer. */
+/* Vocabularies for tests: whole ones that tools/fetch_vocab.py put into the cache (not in the
+ * repository), and what several test files do with a tokenizer. */
 #ifndef RP_TESTS_TEXT_VOCAB_FILES_H
 #define RP_TESTS_TEXT_VOCAB_FILES_H
 

@@ -1,5 +1,5 @@
-/* Whole vocabularies of real models against expected ids: those that llama.cpp keeps beside its vocabulary files
- * (made by the models' own tokenizers), and those in tests/fixtures/tokens. */
+/* Whole vocabularies of real models against expected ids: those that llama.cpp keeps beside its
+ * vocabulary files (made by the models' own tokenizers), and those in tests/fixtures/tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,8 @@ static void check_file(const char *name) {
         rp__str s = {text, end ? (size_t)(end - text) : strlen(text)};
         rp__ids ids = vocab_encode(t, s, false, false);
         if (strcmp(vocab_ids_text(&ids), line + (*line == ' ')))
-            fail_msg("%s: text %zu \"%.*s\": ids %s, expected%s", name, n, (int)s.n, s.p, vocab_ids_text(&ids), line);
+            fail_msg("%s: text %zu \"%.*s\": ids %s, expected%s", name, n, (int)s.n, s.p,
+                     vocab_ids_text(&ids), line);
         rp__ids_clear(&ids);
         line = line_end ? line_end + 1 : NULL;
         text = end ? end + strlen(SEPARATOR) : NULL;
@@ -40,18 +41,42 @@ static void check_file(const char *name) {
     rp__tokenizer_destroy(t);
 }
 
-RP_TEST(vocab, llama_bpe) { check_file("llama-bpe"); }
-RP_TEST(vocab, llama_spm) { check_file("llama-spm"); }
-RP_TEST(vocab, phi3) { check_file("phi-3"); }
-RP_TEST(vocab, qwen2) { check_file("qwen2"); }
-RP_TEST(vocab, qwen35) { check_file("qwen35"); }
-RP_TEST(vocab, gpt2) { check_file("gpt-2"); }
-RP_TEST(vocab, mpt) { check_file("mpt"); }
-RP_TEST(vocab, starcoder) { check_file("starcoder"); }
-RP_TEST(vocab, refact) { check_file("refact"); }
-RP_TEST(vocab, command_r) { check_file("command-r"); }
-RP_TEST(vocab, falcon) { check_file("falcon"); }
-RP_TEST(vocab, deepseek_coder) { check_file("deepseek-coder"); }
+RP_TEST(vocab, llama_bpe) {
+    check_file("llama-bpe");
+}
+RP_TEST(vocab, llama_spm) {
+    check_file("llama-spm");
+}
+RP_TEST(vocab, phi3) {
+    check_file("phi-3");
+}
+RP_TEST(vocab, qwen2) {
+    check_file("qwen2");
+}
+RP_TEST(vocab, qwen35) {
+    check_file("qwen35");
+}
+RP_TEST(vocab, gpt2) {
+    check_file("gpt-2");
+}
+RP_TEST(vocab, mpt) {
+    check_file("mpt");
+}
+RP_TEST(vocab, starcoder) {
+    check_file("starcoder");
+}
+RP_TEST(vocab, refact) {
+    check_file("refact");
+}
+RP_TEST(vocab, command_r) {
+    check_file("command-r");
+}
+RP_TEST(vocab, falcon) {
+    check_file("falcon");
+}
+RP_TEST(vocab, deepseek_coder) {
+    check_file("deepseek-coder");
+}
 
 /* Ids of llama.cpp for the same file. */
 RP_TEST(vocab, smollm2) {
@@ -62,7 +87,8 @@ RP_TEST(vocab, smollm2) {
     assert_int_equal(rp__tokenizer_size(t), 49152);
     assert_int_equal(rp__tokenizer_bos(t), 1);
     assert_int_equal(rp__tokenizer_eos(t), 2);
-    assert_true(rp__tokenizer_is_eog(t, 2) && rp__tokenizer_is_eog(t, 0) && !rp__tokenizer_is_eog(t, 1));
+    assert_true(rp__tokenizer_is_eog(t, 2) && rp__tokenizer_is_eog(t, 0) &&
+                !rp__tokenizer_is_eog(t, 1));
     assert_false(rp__tokenizer_adds_bos(t));
     rp__tokenizer_destroy(t);
 }

@@ -49,9 +49,9 @@ static rp_status check_options(const rp_engine_options *o, rp_error *err) {
     return RP_OK;
 }
 
-/* Graphs may have what the plan leaves over. */
+/* Graphs may have what was planned for them and what the plan leaves over. */
 static void bound_graphs(rp__stepper *s, const rp__fit *fit) {
-    size_t left = fit->available - fit->need;
+    size_t left = fit->available - (fit->need - fit->graphs);
     if (fit->available) s->config.replay.max_graph_bytes = left ? left : 1;
 }
 
@@ -148,6 +148,7 @@ static rp_status start_thread(rp_engine *e, rp_error *err) {
         return rp__fail(err, RP_ENOMEM, "out of memory for the list of requests");
     e->queue_end = &e->queue;
     e->waiting_end = &e->waiting;
+    rp__engine_copy_stats(e);
     if (pthread_create(&e->thread, NULL, rp__engine_thread, e))
         return rp__fail(err, RP_ENOMEM, "cannot start the engine thread");
     e->has_thread = true;

@@ -103,6 +103,8 @@ struct rp_engine {
 
 /* loop.c */
 void *rp__engine_thread(void *engine);
+/* What others may ask about, as it is now. Under the lock, or before the thread is there. */
+void rp__engine_copy_stats(rp_engine *e);
 /* Runs on the engine thread while no request is there; waits for it. RP_EBUSY: there are requests.
  */
 rp_status rp__engine_do(rp_engine *e, rp__engine_job_fn run, void *arg, rp_error *err);

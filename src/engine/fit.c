@@ -43,15 +43,27 @@ rp_status rp__plan_engine(const rp__checkpoint *c, rp_device *device, const rp_e
 
 /* ---- fitting ---- */
 
+/* Every bucket is captured sooner or later, as far as the store has places. */
+static size_t graph_bytes(const rp__stepper *s) {
+    const rp__replay_config *c = &s->config.replay;
+    size_t largest = 0, n = (size_t)(c->max_graphs < s->n_buckets ? c->max_graphs : s->n_buckets);
+    for (int i = 0; i < s->n_buckets; i++) {
+        size_t bytes = rp__graph_bytes_bound(s->device, (size_t)s->programs[i].n_ops);
+        if (bytes > largest) largest = bytes;
+    }
+    return c->mode == RP_CAPTURE_OFF ? 0 : n * largest;
+}
+
 rp__fit rp__fit_of(const rp__model *m, const rp__stepper *s) {
     rp__fit f = {.weights = m->weights.bytes,
                  .kv_cache = s->cache_bytes,
                  .arena = s->arena_bytes,
                  .inputs_outputs = s->input_bytes + s->output_bytes,
+                 .graphs = graph_bytes(s),
                  .available = rp__device_props(s->device)->memory_bytes,
                  .n_ctx = m->n_ctx,
                  .n_seqs = s->config.max_seqs};
-    f.need = f.weights + rp__stepper_bytes(s);
+    f.need = f.weights + rp__stepper_bytes(s) + f.graphs;
     f.fits = !f.available || f.need <= f.available;
     return f;
 }
@@ -99,11 +111,12 @@ int64_t rp__fit_largest_ctx(const rp__checkpoint *c, rp_device *device, const rp
 rp_status rp__fit_check(const rp__checkpoint *c, rp_device *device, const rp_engine_options *o,
                         const rp__fit *fit, rp_error *err) {
     if (fit->fits) return RP_OK;
-    return rp__fail(err, RP_ENOMEM,
-                    "the model needs %zu bytes on %s (weights %zu, KV cache %zu, arena %zu, step "
-                    "inputs and outputs %zu) and %zu are available; the largest context that fits "
-                    "with %d sequence%s is %lld",
-                    fit->need, rp__device_name(device), fit->weights, fit->kv_cache, fit->arena,
-                    fit->inputs_outputs, fit->available, (int)fit->n_seqs,
-                    fit->n_seqs == 1 ? "" : "s", (long long)rp__fit_largest_ctx(c, device, o, fit));
+    return rp__fail(
+        err, RP_ENOMEM,
+        "the model needs %zu bytes on %s (weights %zu, KV cache %zu, arena %zu, step "
+        "inputs and outputs %zu, graphs %zu) and %zu are available; the largest context that fits "
+        "with %d sequence%s is %lld",
+        fit->need, rp__device_name(device), fit->weights, fit->kv_cache, fit->arena,
+        fit->inputs_outputs, fit->graphs, fit->available, (int)fit->n_seqs,
+        fit->n_seqs == 1 ? "" : "s", (long long)rp__fit_largest_ctx(c, device, o, fit));
 }

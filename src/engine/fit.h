@@ -1,8 +1,9 @@
 /* Whether a model fits on a device: the memory plan of a dry run, before anything big is allocated.
  * The one place of this decision: the engine refuses by it, `inspect --fit` reports it.
  *
- * Graphs are not part of the need: they are made of what is left over, and where nothing is left a
- * step stays eager. Threads: one at a time. */
+ * Graphs are part of the need where the device can tell their size beforehand. Elsewhere they are
+ * made of what is left over, and where nothing is left a step stays eager. Threads: one at a time.
+ */
 #ifndef RP_ENGINE_FIT_H
 #define RP_ENGINE_FIT_H
 
@@ -20,8 +21,9 @@ rp_status rp__plan_engine(const rp__checkpoint *c, rp_device *device, const rp_e
                           rp__model **model, rp__stepper *stepper, rp_error *err);
 
 typedef struct rp__fit {
-    size_t weights, kv_cache, arena, inputs_outputs, need; /* device bytes by purpose, and all */
-    size_t available;                                      /* 0: the device does not say */
+    size_t weights, kv_cache, arena, inputs_outputs, graphs; /* device bytes by purpose */
+    size_t need;                                             /* all of them */
+    size_t available;                                        /* 0: the device does not say */
     bool fits;
     int64_t n_ctx;
     int32_t n_seqs;

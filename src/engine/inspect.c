@@ -99,11 +99,12 @@ static rp_engine_options engine_options(const rp_inspect_options *o) {
 }
 
 static json_t *memory_json(const rp__fit *f) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "context", (json_int_t)f->n_ctx,
-                     "sequences", (json_int_t)f->n_seqs, "weights", (json_int_t)f->weights,
-                     "kv_cache", (json_int_t)f->kv_cache, "arena", (json_int_t)f->arena,
-                     "inputs_outputs", (json_int_t)f->inputs_outputs, "total", (json_int_t)f->need,
-                     "available", (json_int_t)f->available);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "context",
+                     (json_int_t)f->n_ctx, "sequences", (json_int_t)f->n_seqs, "weights",
+                     (json_int_t)f->weights, "kv_cache", (json_int_t)f->kv_cache, "arena",
+                     (json_int_t)f->arena, "inputs_outputs", (json_int_t)f->inputs_outputs,
+                     "graphs", (json_int_t)f->graphs, "total", (json_int_t)f->need, "available",
+                     (json_int_t)f->available);
 }
 
 static rp_status plan_memory(const rp__checkpoint *c, rp_device *device,
@@ -205,9 +206,10 @@ static void print_memory(const json_t *report, rp__bytes *out) {
     if (!memory) return;
     static const struct {
         const char *key, *label;
-    } rows[] = {{"weights", "weights"}, {"kv_cache", "KV cache"},
-                {"arena", "arena"},     {"inputs_outputs", "step inputs, outputs"},
-                {"total", "total"},     {"available", "available"}};
+    } rows[] = {{"weights", "weights"},    {"kv_cache", "KV cache"},
+                {"arena", "arena"},        {"inputs_outputs", "step inputs, outputs"},
+                {"graphs", "graphs"},      {"total", "total"},
+                {"available", "available"}};
     rp__bytes_printf(out, "parameters  %lld\nmemory for %lld sequence(s) of %lld positions\n",
                      (long long)json_integer_value(json_object_get(report, "parameters")),
                      (long long)json_integer_value(json_object_get(memory, "sequences")),

@@ -20,8 +20,7 @@ static void copy_reasons(rp_engine *e, const rp__replay_stats *s) {
     e->stats.n_eager_reasons = n;
 }
 
-/* What others may ask about, as it is now. Under the lock. */
-static void copy_stats(rp_engine *e) {
+void rp__engine_copy_stats(rp_engine *e) {
     const rp__replay_stats *s = &e->stepper.replay.stats;
     e->stats.n_steps = s->n_steps;
     e->stats.n_captures = s->n_captures;
@@ -65,7 +64,7 @@ static void publish_done(rp_engine *e, rp_request *r, rp_finish finish, const rp
     if (error) r->error = *error;
     rp__kv_release(&e->kv, &r->seq);
     e->stats.n_requests++;
-    copy_stats(e); /* whoever is told sees the request counted and its blocks free */
+    rp__engine_copy_stats(e); /* whoever is told sees the request counted and its blocks free */
     pthread_mutex_unlock(&e->lock);
     if (r->on_event) {
         rp_event ev = {.kind = RP_EVENT_DONE,
@@ -319,7 +318,7 @@ rp_status rp__engine_do(rp_engine *e, rp__engine_job_fn run, void *arg, rp_error
 
 static void finish_job(rp_engine *e, rp__engine_job *job) {
     pthread_mutex_lock(&e->lock);
-    copy_stats(e);
+    rp__engine_copy_stats(e);
     e->job = NULL;
     job->is_done = true;
     pthread_cond_broadcast(&e->job_done);
@@ -344,7 +343,7 @@ void *rp__engine_thread(void *engine) {
     pthread_mutex_lock(&e->lock);
     for (;;) {
         take_queue(e);
-        copy_stats(e);
+        rp__engine_copy_stats(e);
         rp_capture_mode mode = e->mode;
         bool is_stopping = e->is_stopping;
         pthread_mutex_unlock(&e->lock);
@@ -363,7 +362,7 @@ void *rp__engine_thread(void *engine) {
 
         pthread_mutex_lock(&e->lock);
         while (!e->queue && !e->n_running && !e->waiting && !e->job && !e->is_stopping) {
-            copy_stats(e);
+            rp__engine_copy_stats(e);
             pthread_cond_wait(&e->wake, &e->lock);
         }
     }

@@ -1,0 +1,97 @@
+"""`reprise bench capture` and `reprise inspect --fit` as a user meets them."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from cli import FAILED, USAGE, answer, needs_reprise, reprise
+from project import ROOT
+
+pytestmark = needs_reprise
+
+MODEL = ROOT / "tests" / "fixtures" / "tiny" / "llama3.gguf"
+SIMULATED = ["--device", "emu", "--device-options", "profile=pcie-accelerator"]
+FEW = ["-np", "2", "-b", "32", "-r", "3", "-q"]
+
+
+def test_json_rows():
+    report = json.loads(answer("bench", "capture", MODEL, *SIMULATED, *FEW, "--json"))
+    assert report["simulated"] is True and report["pairs"] == 3
+    assert [r["bucket"] for r in report["rows"]] == [
+        "decode 1",
+        "decode 2",
+        "prefill 16",
+        "prefill 32",
+    ]
+    for row in report["rows"]:
+        assert row["simulated"] is True
+        assert 0 < row["replay_us"] < row["eager_us"]
+        assert row["decision"] == "replay"
+        assert "measured to be faster" in row["reason"]
+
+
+def test_real_times_are_not_called_simulated():
+    text = answer("bench", "capture", MODEL, *FEW)
+    assert "sim" not in text.lower()
+    assert "decode 1" in text and "prefill 32" in text
+
+
+def test_table_says_simulated():
+    text = answer("bench", "capture", MODEL, *SIMULATED, *FEW)
+    assert "simulated" in text and "replay, sim." in text
+
+
+def test_without_capture_there_is_no_replay_time():
+    options = ["--device", "emu", "--device-options", "profile=no-capture"]
+    report = json.loads(answer("bench", "capture", MODEL, *options, *FEW, "--json"))
+    for row in report["rows"]:
+        assert row["replay_us"] is None
+        assert row["decision"] == "eager"
+        assert row["reason"] == "the device cannot capture"
+
+
+@pytest.mark.parametrize("options, is_simulated", [(SIMULATED, True), ([], False)])
+def test_svg(tmp_path, options, is_simulated):
+    path = tmp_path / "plot.svg"
+    answer("bench", "capture", MODEL, *options, *FEW, "--svg", path)
+    root = ET.parse(path).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    texts = [t.text for t in root.iter(space + "text")]
+    assert ("simulated" in " ".join(texts)) == is_simulated
+    assert {"eager: op by op", "replay: as one graph", "decode sequences"} <= set(texts)
+    assert len(list(root.iter(space + "circle"))) == 2 * 4 + 2  # each size twice, and the legend
+
+
+def test_svg_that_cannot_be_written(tmp_path):
+    done = reprise("bench", "capture", MODEL, *FEW, "--svg", tmp_path / "no" / "plot.svg")
+    assert done.returncode == FAILED
+    assert b"plot.svg cannot be written" in done.stderr
+
+
+def test_usage():
+    assert reprise("bench", "capture").returncode == USAGE
+    assert reprise("bench", "capture", MODEL, "more").returncode == USAGE
+
+
+def test_fit():
+    assert "fits on cpu: needs" in answer("inspect", MODEL, "--fit")
+    small = ["--device", "emu", "--device-options", "memory=64K", "--json"]
+    memory = json.loads(answer("inspect", MODEL, "--fit", *small))["memory"]
+    assert memory["fits"] is False and memory["available"] == 65536
+    assert memory["largest_context"] == 0
+    parts = ["weights", "kv_cache", "arena", "inputs_outputs", "graphs"]
+    assert memory["total"] == sum(memory[p] for p in parts) > 65536
+
+
+def test_a_model_that_does_not_fit_is_refused_with_numbers():
+    done = reprise("run", "-m", MODEL, "-p", "x", "--device", "emu", "--device-options", "memory=64K")
+    assert done.returncode == FAILED
+    assert b"the model needs" in done.stderr and b"65536 are available" in done.stderr
+
+
+def test_eager_steps_by_reason_when_verbose():
+    done = reprise("run", "-m", MODEL, "-p", "hi", "-n", "8", "-v", "--ignore-eos", *SIMULATED)
+    assert b"warming: kernels are being compiled" in done.stderr
+    done = reprise("run", "-m", MODEL, "-p", "hi", "-n", "8", "-v", "--capture", "off")
+    assert b": capture is off" in done.stderr

@@ -1,0 +1,238 @@
+/* Memory is planned before anything big is allocated: it fits to the byte, or is refused with both
+ * numbers and a context that does fit (T01, T10). And what the engine tells of its steps. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reprise/reprise.h"
+#include "test.h"
+
+static const char *model_path(void) {
+    static char path[512];
+    snprintf(path, sizeof path, "%s", rp_test_path("fixtures/tiny/llama3.gguf"));
+    return path;
+}
+
+static rp_status open_with_memory(size_t memory, int n_ctx, rp_engine **e, rp_error *err) {
+    rp_engine_options o = rp_engine_options_default();
+    char options[64];
+    snprintf(options, sizeof options, "memory=%zu", memory);
+    o.model = model_path();
+    o.device = "emu";
+    o.device_options = options;
+    o.n_ctx = n_ctx;
+    o.max_seqs = 4;
+    o.max_batch_tokens = 32;
+    o.block_size = 8;
+    o.capture = RP_CAPTURE_ON;
+    return rp_engine_create(&o, e, err);
+}
+
+static size_t number_after(const char *text, const char *words) {
+    const char *at = strstr(text, words);
+    if (!at) fail_msg("\"%s\" is not in: %s", words, text);
+    return (size_t)strtoull(at + strlen(words), NULL, 10);
+}
+
+static void answer_some(rp_engine *e) {
+    rp_request *r[8];
+    rp_error err = {0};
+    for (int i = 0; i < 8; i++) {
+        rp_request_options q = rp_request_options_default();
+        q.prompt = "The quick brown fox jumps over the lazy dog";
+        q.prompt_bytes = 2 + (size_t)i;
+        q.max_tokens = 12;
+        q.ignore_eos = true;
+        assert_ok(rp_engine_submit(e, &q, &r[i], &err), err);
+    }
+    for (int i = 0; i < 8; i++) {
+        assert_ok(rp_request_wait(r[i], NULL, NULL, &err), err);
+        rp_request_release(r[i]);
+    }
+}
+
+static void assert_it_works(rp_engine *e) {
+
+    rp_engine_stats before = {.bytes = sizeof before}, after = {.bytes = sizeof after};
+    rp_engine_get_stats(e, &before);
+    for (int i = 0; i < 5; i++) answer_some(e);
+    rp_engine_get_stats(e, &after);
+    assert_int_equal(after.device_allocs, before.device_allocs);
+    assert_int_equal(after.device_bytes, before.device_bytes);
+    assert_int_equal(after.n_refusals, 0); /* what graphs need was part of the plan */
+    assert_true(after.n_captures > 2);
+}
+
+RP_TEST(fit, needed_bytes_are_exact) {
+    rp_engine *e;
+    rp_error err = {0};
+    assert_int_equal(open_with_memory(64 << 10, 64, &e, &err), RP_ENOMEM);
+    size_t need = number_after(err.message, "the model needs ");
+    assert_int_equal(number_after(err.message, " and 6"), 5536); /* "and 65536 are available" */
+    assert_int_equal(open_with_memory(need - 1, 64, &e, &err), RP_ENOMEM);
+    assert_int_equal(number_after(err.message, "the model needs "), need);
+    assert_ok(open_with_memory(need, 64, &e, &err), err);
+    assert_it_works(e);
+    rp_engine_destroy(e);
+}
+
+/* There is no amount of memory with a third outcome. */
+RP_TEST(fit, refuses_or_works) {
+    rp_engine *e;
+    rp_error err = {0};
+    assert_int_equal(open_with_memory(64 << 10, 64, &e, &err), RP_ENOMEM);
+    size_t need = number_after(err.message, "the model needs ");
+    int n_refused = 0, n_works = 0;
+    for (size_t memory = need / 2; memory < need + need / 4; memory += need / 16) {
+        rp_status st = open_with_memory(memory, 64, &e, &err);
+        n_refused += st == RP_ENOMEM;
+        if (st == RP_ENOMEM) continue;
+        assert_ok(st, err);
+        n_works++;
+        assert_it_works(e);
+        rp_engine_destroy(e);
+    }
+    assert_true(n_refused >= 7 && n_works >= 3);
+}
+
+RP_TEST(fit, largest_context_fits_and_a_block_more_does_not) {
+    rp_engine *e;
+    rp_error err = {0};
+    assert_int_equal(open_with_memory(64 << 10, 512, &e, &err), RP_ENOMEM);
+    assert_int_equal(number_after(err.message, "sequences is "), 0);
+    size_t most = number_after(err.message, "the model needs ");
+    assert_int_equal(open_with_memory(64 << 10, 64, &e, &err), RP_ENOMEM);
+    size_t least = number_after(err.message, "the model needs ");
+    assert_int_equal(open_with_memory((most + least) / 2, 512, &e, &err), RP_ENOMEM);
+    int ctx = (int)number_after(err.message, "sequences is ");
+    assert_in_range(ctx, 65, 511);
+    assert_ok(open_with_memory((most + least) / 2, ctx, &e, &err), err);
+    rp_engine_destroy(e);
+    assert_int_equal(open_with_memory((most + least) / 2, ctx + 8, &e, &err), RP_ENOMEM);
+}
+
+RP_TEST(fit, inspect_says_the_same) {
+    rp_inspect_options o = rp_inspect_options_default();
+    rp_error err = {0};
+    char *text;
+    o.model = model_path();
+    o.device = "emu";
+    o.show_fit = true;
+    assert_ok(rp_inspect(&o, &text, &err), err);
+    assert_non_null(strstr(text, "\nfits on emu: needs "));
+    rp_free(text);
+    o.device_options = "memory=64K";
+    assert_ok(rp_inspect(&o, &text, &err), err);
+    assert_non_null(strstr(text, "does not fit on emu: needs "));
+    assert_non_null(strstr(text, "65536 are available"));
+    assert_non_null(strstr(text, "largest context that fits with 1 sequence(s): 0"));
+    rp_free(text);
+}
+
+/* ---- eager against replay ---- */
+
+typedef struct seen {
+    rp_capture_row rows[64];
+    int n, n_expected, stop_at;
+} seen;
+
+static bool on_row(void *user, const rp_capture_row *row, int i, int n) {
+    seen *s = user;
+    assert_int_equal(i, s->n);
+    s->n_expected = n;
+    s->rows[s->n++] = *row;
+    return s->n == s->stop_at;
+}
+
+static rp_engine *open_profile(const char *device_options) {
+    rp_engine_options o = rp_engine_options_default();
+    rp_engine *e;
+    rp_error err = {0};
+    o.model = model_path();
+    o.device = "emu";
+    o.device_options = device_options;
+    o.max_seqs = 4;
+    o.n_ctx = 48; /* shorter than the largest prompt step: that one takes several sequences */
+    o.max_batch_tokens = 64;
+    assert_ok(rp_engine_create(&o, &e, &err), err);
+    return e;
+}
+
+RP_TEST(fit, bench_capture_measures_every_size) {
+    static const struct {
+        const char *options, *reason;
+        bool is_replay;
+    } cases[] = {{"profile=pcie-accelerator", "replay was measured to be faster", true},
+                 {"profile=integrated-gpu", "eager was measured to be faster", false},
+                 {"profile=no-capture", "the device cannot capture", false},
+                 {"graph_region=100", "its capture was refused: out of memory", false}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        rp_engine *e = open_profile(cases[c].options);
+        rp_error err = {0};
+        seen s = {0};
+        rp_bench_capture_options o = rp_bench_capture_options_default();
+        o.n_pairs = 3;
+        o.on_row = on_row;
+        o.user = &s;
+        assert_ok(rp_engine_bench_capture(e, &o, &err), err);
+        assert_int_equal(s.n, s.n_expected);
+        assert_int_equal(s.n, 3 + 3); /* decode 1, 2, 4; prefill 16, 32, 64 */
+        for (int i = 0; i < s.n; i++) {
+            const rp_capture_row *r = &s.rows[i];
+            assert_string_equal(r->reason, cases[c].reason);
+            assert_int_equal(r->is_replay, cases[c].is_replay);
+            assert_true(r->is_simulated);
+            assert_int_equal(r->is_prefill, i >= 3);
+            if (c < 2) assert_true((r->replay_us < r->eager_us) == r->is_replay);
+        }
+        assert_string_equal(s.rows[2].bucket, "decode 4");
+        answer_some(e); /* and the engine answers as before */
+        rp_engine_stats stats = {.bytes = sizeof stats};
+        rp_engine_get_stats(e, &stats);
+        assert_int_equal(stats.blocks_live, 0);
+        s.n = 0;
+        s.stop_at = 2;
+        assert_int_equal(rp_engine_bench_capture(e, &o, &err), RP_ECANCELLED);
+        assert_int_equal(s.n, 2);
+        rp_engine_destroy(e);
+    }
+}
+
+RP_TEST(fit, eager_steps_are_counted_by_reason) {
+    rp_engine *e = open_profile("profile=pcie-accelerator");
+    answer_some(e);
+    rp_engine_stats s = {.bytes = sizeof s};
+    rp_engine_get_stats(e, &s);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < s.n_eager_reasons; i++) sum += s.eager_reasons[i].count;
+    assert_true(sum > 0);
+    assert_int_equal(sum, s.n_eager_steps);
+    rp_engine_destroy(e);
+}
+
+/* T12: what is asked of the sampler is no part of a recorded step. */
+RP_TEST(fit, kinds_of_requests_share_graphs) {
+    rp_engine *e = open_profile("profile=discrete-gpu");
+    rp_engine_stats warm = {.bytes = sizeof warm}, after = {.bytes = sizeof after};
+    rp_engine_set_capture(e, RP_CAPTURE_ON);
+    for (int i = 0; i < 200; i++) {
+        rp_request_options q = rp_request_options_default();
+        rp_request *r;
+        rp_error err = {0};
+        q.prompt = "hello";
+        q.max_tokens = 6;
+        q.ignore_eos = true;
+        q.sampling.temperature = i % 2 ? 0.8f : 0;
+        q.sampling.repetition_penalty = i % 3 ? 1.2f : 1;
+        q.n_logprobs = i % 5 ? 3 : -1;
+        assert_ok(rp_engine_submit(e, &q, &r, &err), err);
+        assert_ok(rp_request_wait(r, NULL, NULL, &err), err);
+        rp_request_release(r);
+        if (i == 9) rp_engine_get_stats(e, &warm);
+    }
+    rp_engine_get_stats(e, &after);
+    assert_int_equal(after.n_captures, warm.n_captures);
+    assert_int_equal(after.n_recaptures, 0);
+    assert_true(after.n_replays - warm.n_replays >= 190 * 6);
+    rp_engine_destroy(e);
+}

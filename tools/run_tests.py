@@ -35,14 +35,12 @@ def say(text):
     print(text, flush=True)
 
 
-def fetch_vocabularies():
-    """Tests that need a real vocabulary skip, and say so, where it cannot be had."""
-    tool = ROOT / "tools" / "fetch_vocab.py"
-    if (
-        tool.exists()
-        and subprocess.run([sys.executable, tool], stdin=subprocess.DEVNULL).returncode
-    ):
-        say("the vocabularies could not be fetched")
+def fetch():
+    """Tests that need real vocabularies or the small real model skip, and say so, where they cannot be had."""
+    for arguments in (["fetch_vocab.py"], ["fetch_model.py", "smollm2"]):
+        command = [sys.executable, ROOT / "tools" / arguments[0], *arguments[1:]]
+        if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode:
+            say(f"{arguments[0]} failed: the tests that need it skip")
 
 
 def run_c(build, name_part, totals):
@@ -153,7 +151,7 @@ def main():
     args = parser.parse_args()
     build = Path(args.build).resolve()
     totals = Totals()
-    fetch_vocabularies()
+    fetch()
     run_c(build, args.filter, totals)
     if not args.filter:
         run_corpora(build, totals)

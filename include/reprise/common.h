@@ -24,6 +24,14 @@ typedef enum rp_capture_mode {
     RP_CAPTURE_OFF   /* every step runs op by op; the same tokens, to the bit */
 } rp_capture_mode;
 
+/* What a matmul with block-quantised weights does to its activations. */
+typedef enum rp_activations {
+    RP_ACTIVATIONS_AUTO, /* Q8 where the device can, else F32 */
+    RP_ACTIVATIONS_Q8, /* rounded to 8-bit blocks, as llama.cpp does: its tokens, and the fast path
+                        */
+    RP_ACTIVATIONS_F32 /* left as they are: what the file's weights say, exactly */
+} rp_activations;
+
 /* Progress of loading, 0..1, from the calling thread. Returning true stops the load
  * (RP_ECANCELLED). */
 typedef bool (*rp_progress_fn)(void *user, double fraction, const char *what);

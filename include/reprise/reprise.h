@@ -40,6 +40,7 @@ typedef struct rp_engine_options {
     int block_size;       /* positions per KV block (default 32) */
     int n_blocks; /* KV blocks in all; 0: enough for max_seqs sequences of n_ctx, within memory */
     const char *cache_type_k, *cache_type_v; /* "f16" (default), "bf16", "f32" */
+    rp_activations activations;
     rp_capture_mode capture;
     int max_graphs; /* graphs kept at once (default 32); the least recently used goes first */
     bool capture_at_start;     /* capture every bucket before READY instead of on first use */

@@ -55,13 +55,15 @@ typedef enum rp_status {
 #undef RP_X
 } rp_status;
 
-/* The sentence that says what went wrong, written once where it is known and passed up unchanged. */
+/* The sentence that says what went wrong, written once where it is known and passed up unchanged.
+ */
 typedef struct rp_error {
     rp_status code;
     char message[508];
 } rp_error;
 
-/* Name ("RP_EINVAL"), short text and HTTP status of a code; an unknown code gives RP_EINTERNAL's. */
+/* Name ("RP_EINVAL"), short text and HTTP status of a code; an unknown code gives RP_EINTERNAL's.
+ */
 RP_API const char *rp_status_name(rp_status code);
 RP_API const char *rp_status_text(rp_status code);
 RP_API int rp_status_http(rp_status code);

@@ -34,7 +34,8 @@ rp_status rp__plan_engine(const rp__checkpoint *c, rp_device *device, const rp_e
                           rp__model **model, rp__stepper *stepper, rp_error *err) {
     *stepper = (rp__stepper){0};
     RP_TRY(rp__model_declare(c, device, o->n_ctx, RP_DEFAULT_CTX, model, err));
-    rp_status st = plan_steps(*model, o, stepper, err);
+    rp_status st = rp__model_set_activations(*model, o->activations, err);
+    if (st >= 0) st = plan_steps(*model, o, stepper, err);
     if (st >= 0) return RP_OK;
     rp__model_destroy(*model);
     *model = NULL;

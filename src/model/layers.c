@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "tensor/dtype.h"
+
 rp__step_slots rp__layer_inputs(rp__program *p, const rp__model *m) {
     const rp_tensor *cache = &m->layers[0].k_cache;
     int64_t n_table = (m->n_ctx + cache->dim[1] - 1) / cache->dim[1];
@@ -44,14 +46,22 @@ rp__slot rp__layer_rms_norm(rp__program *p, const char *label, rp__slot x, const
     return y;
 }
 
-rp__slot rp__layer_linear(rp__program *p, const char *label, rp__slot x, const rp__linear *l,
-                          rp__slot add) {
+/* What a matmul reads: x itself, or rounded to the blocks that belong to the weight's. */
+static rp__slot matmul_input(rp__program *p, const rp__model *m, rp__slot x, const rp_tensor *w) {
+    rp_dtype to;
+    return m->rounds_activations && rp__dtype_activation(w->dtype, &to)
+               ? rp__program_round(p, x, to)
+               : x;
+}
+
+rp__slot rp__layer_linear(rp__program *p, const rp__model *m, const char *label, rp__slot x,
+                          const rp__linear *l, rp__slot add) {
     if (p->error.code) return RP_NO_SLOT;
     const int64_t dim[2] = {shape(p, x)->dim[0], l->w.dim[0]};
     rp__slot y = rp__program_temp(p, label, RP_F32, 2, dim);
     rp_op op = {.kind = RP_OP_MATMUL, .label = label};
-    rp__slot in[] = {x, rp__program_const(p, label, &l->w), rp__program_const(p, label, &l->b),
-                     add};
+    rp__slot in[] = {matmul_input(p, m, x, &l->w), rp__program_const(p, label, &l->w),
+                     rp__program_const(p, label, &l->b), add};
     rp__program_op(p, &op, 4, in, 1, &y);
     return y;
 }
@@ -109,7 +119,7 @@ void rp__layer_head(rp__program *p, const rp__model *m, const rp__step_slots *in
     const int64_t dim[2] = {p->bucket.n_rows, w->dim[0]};
     rp__slot logits = rp__program_output(p, "logits", RP_F32, 2, dim);
     rp_op op = {.kind = RP_OP_MATMUL, .label = "output"};
-    rp__slot operands[] = {h, rp__program_const(p, "output", w),
+    rp__slot operands[] = {matmul_input(p, m, h, w), rp__program_const(p, "output", w),
                            rp__program_const(p, "output", &m->head.b)};
     rp__program_op(p, &op, 3, operands, 1, &logits);
 }

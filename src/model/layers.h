@@ -17,8 +17,8 @@ rp__slot rp__layer_embed(rp__program *p, const rp_tensor *table, const char *nam
 rp__slot rp__layer_rms_norm(rp__program *p, const char *label, rp__slot x, const rp_tensor *w,
                             float eps);
 /* x [T, K] to [T, N]; add: a residual [T, N] or RP_NO_SLOT. */
-rp__slot rp__layer_linear(rp__program *p, const char *label, rp__slot x, const rp__linear *l,
-                          rp__slot add);
+rp__slot rp__layer_linear(rp__program *p, const rp__model *m, const char *label, rp__slot x,
+                          const rp__linear *l, rp__slot add);
 void rp__layer_rope(rp__program *p, const char *label, rp__slot x, rp__slot cs,
                     rp_rope_style style); /* in place */
 rp__slot rp__layer_gated(rp__program *p, const char *label, rp__slot gate, rp__slot up, rp_act act);

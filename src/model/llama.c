@@ -523,18 +523,18 @@ static qkv_slots build_qkv(const rp__model *m, rp__program *p, int64_t i, rp__sl
     char label[64];
     if (l->qkv.w.n_dims) {
         snprintf(label, sizeof label, "blk.%d.attn_qkv", (int)i);
-        rp__slot y = rp__layer_linear(p, label, x, &l->qkv, RP_NO_SLOT);
+        rp__slot y = rp__layer_linear(p, m, label, x, &l->qkv, RP_NO_SLOT);
         return (qkv_slots){rp__program_columns(p, y, 0, q, h->n_heads),
                            rp__program_columns(p, y, q, kv, h->n_kv_heads),
                            rp__program_columns(p, y, q + kv, kv, h->n_kv_heads)};
     }
     qkv_slots s;
     snprintf(label, sizeof label, "blk.%d.attn_q", (int)i);
-    s.q = heads(p, rp__layer_linear(p, label, x, &l->q, RP_NO_SLOT), h->n_heads, d);
+    s.q = heads(p, rp__layer_linear(p, m, label, x, &l->q, RP_NO_SLOT), h->n_heads, d);
     snprintf(label, sizeof label, "blk.%d.attn_k", (int)i);
-    s.k = heads(p, rp__layer_linear(p, label, x, &l->k, RP_NO_SLOT), h->n_kv_heads, d);
+    s.k = heads(p, rp__layer_linear(p, m, label, x, &l->k, RP_NO_SLOT), h->n_kv_heads, d);
     snprintf(label, sizeof label, "blk.%d.attn_v", (int)i);
-    s.v = heads(p, rp__layer_linear(p, label, x, &l->v, RP_NO_SLOT), h->n_kv_heads, d);
+    s.v = heads(p, rp__layer_linear(p, m, label, x, &l->v, RP_NO_SLOT), h->n_kv_heads, d);
     return s;
 }
 
@@ -556,7 +556,7 @@ static rp__slot build_attention(const rp__model *m, rp__program *p, int64_t i,
     rp__layer_rope(p, label, s.k, cs, m->h.rope.style);
     rp__slot y = rp__layer_attention(p, m, i, in, s.q, s.k, s.v);
     snprintf(label, sizeof label, "blk.%d.attn_output", (int)i);
-    return rp__layer_linear(p, label, y, &l->o, x);
+    return rp__layer_linear(p, m, label, y, &l->o, x);
 }
 
 static rp__slot build_mlp(const rp__model *m, rp__program *p, int64_t i, rp__slot x) {
@@ -566,19 +566,19 @@ static rp__slot build_mlp(const rp__model *m, rp__program *p, int64_t i, rp__slo
     rp__slot h = rp__layer_rms_norm(p, label, x, &l->ffn_norm, m->h.norm_eps), gate, up;
     if (l->gate_up.w.n_dims) {
         snprintf(label, sizeof label, "blk.%d.ffn_gate_up", (int)i);
-        rp__slot y = rp__layer_linear(p, label, h, &l->gate_up, RP_NO_SLOT);
+        rp__slot y = rp__layer_linear(p, m, label, h, &l->gate_up, RP_NO_SLOT);
         gate = rp__program_columns(p, y, 0, m->h.n_ff, 0);
         up = rp__program_columns(p, y, m->h.n_ff, m->h.n_ff, 0);
     } else {
         snprintf(label, sizeof label, "blk.%d.ffn_gate", (int)i);
-        gate = rp__layer_linear(p, label, h, &l->gate, RP_NO_SLOT);
+        gate = rp__layer_linear(p, m, label, h, &l->gate, RP_NO_SLOT);
         snprintf(label, sizeof label, "blk.%d.ffn_up", (int)i);
-        up = rp__layer_linear(p, label, h, &l->up, RP_NO_SLOT);
+        up = rp__layer_linear(p, m, label, h, &l->up, RP_NO_SLOT);
     }
     snprintf(label, sizeof label, "blk.%d.ffn_act", (int)i);
     rp__slot g = rp__layer_gated(p, label, gate, up, m->h.act);
     snprintf(label, sizeof label, "blk.%d.ffn_down", (int)i);
-    return rp__layer_linear(p, label, g, &l->down, x);
+    return rp__layer_linear(p, m, label, g, &l->down, x);
 }
 
 static void build(const rp__model *m, rp__program *p) {

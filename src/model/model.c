@@ -153,6 +153,23 @@ rp_status rp__model_load(rp__model *m, rp_progress_fn progress, void *user, rp_e
     return st;
 }
 
+/* ---- activations ---- */
+
+static bool device_rounds(rp_device *device) {
+    const int64_t dim[2] = {1, 256};
+    rp_op op = {.kind = RP_OP_CONVERT, .n_in = 1, .n_out = 1};
+    op.in[0] = rp__tensor_make(NULL, 0, RP_F32, 2, dim);
+    op.out[0] = rp__tensor_make(NULL, 0, RP_Q8_K, 2, dim);
+    return rp__device_supports(device, &op);
+}
+
+rp_status rp__model_set_activations(rp__model *m, rp_activations mode, rp_error *err) {
+    m->rounds_activations = mode != RP_ACTIVATIONS_F32 && device_rounds(m->device);
+    if (mode != RP_ACTIVATIONS_Q8 || m->rounds_activations) return RP_OK;
+    return rp__fail(err, RP_EUNSUPPORTED, "device %s does not round activations to 8 bits",
+                    rp__device_name(m->device));
+}
+
 /* ---- KV cache ---- */
 
 void rp__model_declare_cache(rp__model *m, rp_dtype k_type, rp_dtype v_type, int64_t n_blocks,

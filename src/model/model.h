@@ -51,7 +51,8 @@ struct rp__model {
     rp_tensor embed, rope_table, output_norm;
     rp__linear head;
     rp__layer *layers;
-    float *rope_values; /* host copy of the table until loaded */
+    float *rope_values;      /* host copy of the table until loaded */
+    bool rounds_activations; /* matmuls with block-quantised weights take 8-bit activations */
     rp__arena arena;
 };
 
@@ -67,6 +68,10 @@ void rp__model_declare_cache(rp__model *m, rp_dtype k_type, rp_dtype v_type, int
                              int64_t block_size);
 size_t rp__model_cache_bytes(const rp__model *m);
 void rp__model_set_cache(rp__model *m, rp_buffer *buffer); /* at least cache_bytes, pinned */
+
+/* Decides whether matmuls round their activations: before programs are built. RP_EUNSUPPORTED when
+ * Q8 is asked for and the device cannot. */
+rp_status rp__model_set_activations(rp__model *m, rp_activations mode, rp_error *err);
 
 /* Says the ops of a step of the program's bucket. Inputs: "ids" [T], "pos" [T], "seq" [T], "slots"
  * [T], "table" [B + 1, M], "rows" [R], "live_tokens" [1], "live_rows" [1], all I32; output:

@@ -12,7 +12,8 @@
 #include "tensor/view.h"
 
 void rp__program_init(rp__program *p, rp_device *device, const rp__bucket *bucket) {
-    *p = (rp__program){.bucket = *bucket, .device = device, .live = RP_NO_SLOT};
+    *p = (rp__program){
+        .bucket = *bucket, .device = device, .live = RP_NO_SLOT, .rounded_from = RP_NO_SLOT};
 }
 
 void rp__program_clear(rp__program *p) {
@@ -148,6 +149,17 @@ void rp__program_op(rp__program *p, const rp_op *op, int n_in, const rp__slot *i
     for (int i = 0; i < n_out; i++) o->out[i] = operand(p, s->out[i] = out[i], p->n_ops);
     o->live = operand(p, p->live, p->n_ops);
     p->n_ops++;
+}
+
+rp__slot rp__program_round(rp__program *p, rp__slot x, rp_dtype to) {
+    if (p->error.code) return RP_NO_SLOT;
+    if (p->rounded_from == x && p->slots[p->rounded].tensor.dtype == to) return p->rounded;
+    const rp_tensor *t = &p->slots[x].tensor;
+    rp__slot y = rp__program_temp(p, p->slots[x].name, to, t->n_dims, t->dim);
+    rp_op op = {.kind = RP_OP_CONVERT, .label = p->slots[x].name};
+    rp__program_op(p, &op, 1, &x, 1, &y);
+    p->rounded_from = x;
+    return p->rounded = y;
 }
 
 /* Inputs and outputs stand one after the other in their buffers: one transfer moves them all. */

@@ -124,6 +124,8 @@ typedef struct rp__program {
     size_t arena_bytes, input_bytes, output_bytes; /* what bind needs at least */
     size_t temp_bytes;                             /* sum of all temporaries, were nothing shared */
     rp__slot live;                                 /* attached to the ops that follow */
+    rp__slot rounded,
+        rounded_from; /* the last CONVERT said: matmuls that read the same slot share it */
     bool is_bound;
     rp__arena names;
     rp_error error; /* the first failure while building */
@@ -151,6 +153,9 @@ rp__slot rp__program_columns(rp__program *p, rp__slot s, int64_t first, int64_t 
 
 /* The count of live rows attached to the ops that follow (RP_NO_SLOT: none). */
 void rp__program_live(rp__program *p, rp__slot live);
+
+/* `x` [T, K] F32 as blocks of dtype `to`, converted once for all that ask in a row. */
+rp__slot rp__program_round(rp__program *p, rp__slot x, rp_dtype to);
 
 /* Appends an op: kind, scalars and label are in *op, operands are slots (RP_NO_SLOT: absent). */
 void rp__program_op(rp__program *p, const rp_op *op, int n_in, const rp__slot *in, int n_out,

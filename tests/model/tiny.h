@@ -7,7 +7,7 @@
 #include "engine/step.h"
 
 typedef struct rp_tiny_config {
-    const char *path; /* below tests/ */
+    const char *path; /* below tests/, or absolute/ */
     const char *device, *device_options;
     int n_threads;
     int32_t max_seqs, max_tokens, block_size, n_ctx;
@@ -15,6 +15,7 @@ typedef struct rp_tiny_config {
     rp_dtype kv_type;
     rp_capture_mode capture;
     int max_graphs;
+    rp_activations activations;
 } rp_tiny_config;
 
 typedef struct rp_tiny {

@@ -117,6 +117,27 @@ CONVERSATIONS = [
         prompt=False,
     ),
     chat([], tools=[SEARCH]),
+    chat(
+        [say("system", "S"), say("user", "Q"), say("assistant", "", tool_calls=[call("add", {"a": 1})]), say("tool", "1")],
+        tools=[ADD],
+        prompt=False,
+        documents=[{"title": "T", "text": "Text <|im_end|>"}],
+        date_string="1 Jan 2025",
+        enable_thinking=True,
+        reasoning_effort="high",
+        xml_tools=[ADD],
+        add_vision_id=True,
+    ),
+    chat(
+        [
+            say("user", "Q"),
+            say("assistant", "A", reasoning_content="Because.", thinking="Because."),
+            say("tool", "orphan"),
+            say("user", "R"),
+        ],
+        tools=[],
+        documents=[],
+    ),
 ]
 
 CASE_CONTEXT = {
@@ -296,6 +317,7 @@ CASES = [
     "{{ html|e }} {{ html|escape }} {{ html|safe }} {{ ('<b>'|safe) + '<' }} {{ html|e|e }} {{ html|forceescape }} {{ n|e }} {{ ('<'|safe) ~ '<' }} {{ html|safe is escaped }} {{ html is escaped }}", "{{ '%s-%d'|format('a', 5) }} {{ '%(a)s'|format(a=1) }}", "{{ '%s'|format() }}", "{{ 'Hello, big world_x don\\'t'|wordcount }} {{ ''|wordcount }} {{ u|wordcount }}",
     "{{ 'x'|center(5) }}|{{ 'foo bar baz qux'|truncate(9) }}|{{ 'foo bar baz qux'|truncate(9, true) }}|{{ 'foo bar baz qux'|truncate(11) }}|{{ 'foo bar baz qux'|truncate(9, false, '..', 0) }}|", "{% for age, group in people|groupby('age') %}{{ age }}: {{ group|map(attribute='name')|join(',') }};{% endfor %}{{ (words|map('upper')|list)|groupby(0) }}", "{{ [{'c': 'b'}, {'c': 'A'}, {'c': 'B'}]|groupby('c') }}", "{{ d|attr('b') is defined }} {{ d|attr('keys')() |list }}",
     "{{ n|nope }}", "{{ 'a'|upper(1) }}", "{{ 'a'|replace('a', 'b', 1, 2) }}", "{{ 'a'|trim(nope=1) }}", "{{ list|join(',', nope=1) }}", "{{ 'a'|default(1, 2, 3) }}",
+    "{% if no %}{{ n|nope }}{% endif %}ok", "{% if yes %}{{ n|nope }}{% endif %}", "{% if no %}{% for i in list %}{{ i|nope }}{% endfor %}{% endif %}", "{% if no %}{% if n is nope %}{% endif %}{% endif %}{{ 1 if yes else 2|nope }}", "{% if no %}{% elif n|nope %}{% endif %}",
     # tests
     "{{ n is defined }} {{ nope is defined }} {{ nope is undefined }} {{ d.zz is defined }} {{ nothing is none }} {{ nope is none }} {{ n is not none }} {{ not nope is defined }}", "{{ nope.x is defined }}",
     "{{ 's' is string }} {{ 1 is string }} {{ nope is string }} {{ 1 is number }} {{ 1.5 is number }} {{ true is number }} {{ '1' is number }} {{ 1 is integer }} {{ true is integer }} {{ 1.0 is integer }} {{ 1.0 is float }} {{ 1 is float }} {{ true is boolean }} {{ 1 is boolean }} {{ true is true }} {{ 1 is true }} {{ false is false }} {{ 0 is false }}",

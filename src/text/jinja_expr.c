@@ -256,18 +256,30 @@ static jnode *parse_postfix(jparser *p, jnode *n) {
 
 /* ---- filters and tests ---- */
 
+/* What Python knows and we do not is refused at once. What Python does not know either is refused where Python does:
+ * at once, or inside an `if` when it is reached. */
+static const jrow *find_or_defer(jparser *p, const char *what, const jrow *row, const jtoken *name) {
+    if (row && row->body) return row;
+    if (!row && p->is_soft) {
+        jrow *later = rp__jinja_parse_alloc(p, sizeof *later);
+        const jtext *copy = later ? rp__jinja_parse_text(p, name->text) : NULL;
+        if (!copy) return NULL;
+        *later = (jrow){.name = copy->p, .params = "*"};
+        return later;
+    }
+    rp__jinja_parse_fail(p, RP_EUNSUPPORTED, name->line, "the %s \"%.*s\" is not %s", what, (int)name->text.n, name->text.p,
+                         row ? "implemented" : "known");
+    return NULL;
+}
+
 static jnode *parse_filter(jparser *p, jnode *input) {
     const jtoken *t = jpeek(p, 0);
     if (!rp__jinja_expect(p, T_NAME, "the name of a filter")) return NULL;
     jnode *n = rp__jinja_node(p, N_FILTER, t->line);
     if (!n) return NULL;
     n->apply.input = input;
-    n->apply.row = rp__jinja_find_filter(t->text);
-    if (!n->apply.row || !n->apply.row->body || jsees_op(p, '.')) {
-        rp__jinja_parse_fail(p, RP_EUNSUPPORTED, t->line, "the filter \"%.*s\" is not %s", (int)t->text.n, t->text.p,
-                             n->apply.row ? "implemented" : "known");
-        return NULL;
-    }
+    n->apply.row = find_or_defer(p, "filter", rp__jinja_find_filter(t->text), t);
+    if (!n->apply.row) return NULL;
     return !jsees_op(p, '(') || parse_args(p, &n->apply.args) ? n : NULL;
 }
 
@@ -305,11 +317,8 @@ static jnode *parse_test(jparser *p, jnode *input) {
     jnode *n = rp__jinja_node(p, N_TEST, t->line);
     if (!n) return NULL;
     n->apply.input = input;
-    n->apply.row = rp__jinja_find_row(rp__jinja_tests, t->text);
-    if (!n->apply.row) {
-        rp__jinja_parse_fail(p, RP_EUNSUPPORTED, t->line, "the test \"%.*s\" is not known", (int)t->text.n, t->text.p);
-        return NULL;
-    }
+    n->apply.row = find_or_defer(p, "test", rp__jinja_find_row(rp__jinja_tests, t->text), t);
+    if (!n->apply.row) return NULL;
     if (!parse_test_args(p, &n->apply.args)) return NULL;
     return negated ? unary_node(p, N_NOT, t->line, n) : n;
 }
@@ -458,7 +467,10 @@ static jnode *parse_choice(jparser *p) {
         p->at++;
         if (!n || !(n->choice.test = parse_or(p))) return NULL;
         n->choice.yes = yes;
+        bool is_soft = p->is_soft;
+        p->is_soft = true;
         if (rp__jinja_skip_name(p, "else") && !(n->choice.no = rp__jinja_parse_expr(p))) return NULL;
+        p->is_soft = is_soft;
         yes = n;
     }
     return yes;

@@ -226,6 +226,7 @@ typedef struct jparser {
     rp__map names; /* name -> id */
     uint32_t cap_names;
     int nesting, n_loops; /* n_loops: loops around, inside the macro */
+    bool is_soft;         /* inside an `if`: what is unknown to Python too fails when it is reached */
     jmacro_def *macro;    /* the innermost one around */
 } jparser;
 

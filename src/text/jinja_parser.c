@@ -250,9 +250,11 @@ static jnode *parse_whole_body(jparser *p, const char *end, const char *what, ui
 
 /* ---- statements; the cursor is behind the tag's name, and is left at its "%}" ---- */
 
+/* Python compiles the branches of an `if` with filters and tests that it does not know; they fail when reached. */
 static jnode *parse_if(jparser *p, uint32_t line) {
     static const char *const ends[] = {"endif", "elif", "else", NULL};
     jnode *first = NULL, **link = &first;
+    p->is_soft = true;
     for (;;) {
         jnode *n = *link = rp__jinja_node(p, N_IF, line);
         if (!n || !(n->choice.test = rp__jinja_parse_tuple(p, TUPLE_NO_CHOICE))) return NULL;
@@ -270,6 +272,7 @@ static jnode *parse_if(jparser *p, uint32_t line) {
 static bool parse_for_bodies(jparser *p, jnode *n) {
     static const char *const ends[] = {"endfor", "else", NULL};
     p->n_loops++;
+    p->is_soft = false;
     n->loop.body = parse_body(p, ends, "for", n->line);
     p->n_loops--;
     if (!n->loop.body) return false;
@@ -301,6 +304,7 @@ static jnode *parse_set(jparser *p, uint32_t line) {
     if (rp__jinja_skip_op(p, '=')) return (n->set.value = rp__jinja_parse_tuple(p, TUPLE_FULL)) ? n : NULL;
     n->kind = N_SET_BLOCK;
     if (jsees_op(p, '|') && !(n->set.value = rp__jinja_parse_filters(p, NULL, false))) return NULL;
+    p->is_soft = false;
     n->set.body = parse_whole_body(p, "endset", "set", line);
     return n->set.body ? n : NULL;
 }
@@ -341,7 +345,7 @@ static bool parse_params(jparser *p, jmacro_def *def) {
 static bool parse_macro_body(jparser *p, jmacro_def *def, const char *end, const char *what, uint32_t line) {
     int n_loops = p->n_loops;
     def->outer = p->macro;
-    p->macro = def, p->n_loops = 0;
+    p->macro = def, p->n_loops = 0, p->is_soft = false;
     def->body = parse_whole_body(p, end, what, line);
     p->macro = def->outer, p->n_loops = n_loops;
     if (def->names_caller) def->takes_caller = false;
@@ -377,6 +381,7 @@ static jnode *parse_call_block(jparser *p, uint32_t line) {
 static jnode *parse_filter_block(jparser *p, uint32_t line) {
     jnode *n = rp__jinja_node(p, N_FILTER_BLOCK, line);
     if (!n || !(n->filter_block.filter = rp__jinja_parse_filters(p, NULL, true))) return NULL;
+    p->is_soft = false;
     n->filter_block.body = parse_whole_body(p, "endfilter", "filter", line);
     return n->filter_block.body ? n : NULL;
 }
@@ -389,6 +394,7 @@ static jnode *parse_with(jparser *p, uint32_t line) {
         if (!rp__jinja_expect_op(p, '=')) return NULL;
         if (!rp__jinja_nodes_add(p, &n->with.values, rp__jinja_parse_expr(p))) return NULL;
     }
+    p->is_soft = false;
     if (!n || !(n->with.body = parse_whole_body(p, "endwith", "with", line))) return NULL;
     return n;
 }
@@ -408,7 +414,7 @@ static jnode *parse_print(jparser *p, uint32_t line) {
 static jnode *parse_generation(jparser *p, uint32_t line) {
     jnode *n = rp__jinja_node(p, N_SCOPE, line);
     int n_loops = p->n_loops;
-    p->n_loops = 0;
+    p->n_loops = 0, p->is_soft = false;
     jnode *body = n ? parse_whole_body(p, "endgeneration", "generation", line) : NULL;
     p->n_loops = n_loops;
     return body && rp__jinja_nodes_add(p, &n->list, body) ? n : NULL;
@@ -450,7 +456,9 @@ static jnode *parse_tag(jparser *p) {
 
 static jnode *parse_statement(jparser *p) {
     if (!rp__jinja_enter(p)) return NULL;
+    bool is_soft = p->is_soft;
     jnode *n = parse_tag(p);
+    p->is_soft = is_soft;
     jleave(p);
     return n;
 }

@@ -12,7 +12,10 @@ const jrow *rp__jinja_find_row(const jrow *rows, rp__str name) {
 
 /* ---- binding ---- */
 
-typedef struct jparam { rp__str name; bool optional; } jparam;
+typedef struct jparam {
+    rp__str name;
+    bool optional;
+} jparam;
 
 /* Cuts "old new count?" into parameters. */
 static size_t read_params(const char *s, jparam out[JINJA_MAX_PARAMS], bool *by_position_only) {
@@ -32,37 +35,43 @@ static size_t read_params(const char *s, jparam out[JINJA_MAX_PARAMS], bool *by_
     return n;
 }
 
-static rp_status bind_keyword(jrun *r, const char *what, const jrow *row, const jparam *params, size_t n, jkeyword k,
-                              jvalue *out) {
+static rp_status bind_keyword(jrun *r, const char *what, const jrow *row, const jparam *params,
+                              size_t n, jkeyword k, jvalue *out) {
     for (size_t i = 0; i < n; i++) {
         if (!rp__str_eq(params[i].name, jview_of(k.name)) || out[i].type != J_MISSING) continue;
         out[i] = k.value;
         return RP_OK;
     }
-    return rp__jinja_fail(r, RP_EFORMAT, "the %s \"%s\" has no argument \"%.*s\", or has it already", what, row->name,
-                          (int)(k.name->n < 60 ? k.name->n : 60), k.name->p);
+    return rp__jinja_fail(r, RP_EFORMAT,
+                          "the %s \"%s\" has no argument \"%.*s\", or has it already", what,
+                          row->name, (int)(k.name->n < 60 ? k.name->n : 60), k.name->p);
 }
 
-static rp_status bind_args(jrun *r, const char *what, const jrow *row, const jargs *args, jvalue out[JINJA_MAX_PARAMS]) {
+static rp_status bind_args(jrun *r, const char *what, const jrow *row, const jargs *args,
+                           jvalue out[JINJA_MAX_PARAMS]) {
     jparam params[JINJA_MAX_PARAMS];
     bool by_position_only;
     size_t n = read_params(row->params, params, &by_position_only);
     if (args->n > n)
-        return rp__jinja_fail(r, RP_EFORMAT, "the %s \"%s\" takes at most %zu arguments, not %zu", what, row->name, n,
-                              args->n);
-    for (size_t i = 0; i < JINJA_MAX_PARAMS; i++) out[i] = i < args->n ? args->p[i] : (jvalue){.type = J_MISSING};
+        return rp__jinja_fail(r, RP_EFORMAT, "the %s \"%s\" takes at most %zu arguments, not %zu",
+                              what, row->name, n, args->n);
+    for (size_t i = 0; i < JINJA_MAX_PARAMS; i++)
+        out[i] = i < args->n ? args->p[i] : (jvalue){.type = J_MISSING};
     for (size_t i = 0; i < args->n_kw; i++)
         RP_TRY(bind_keyword(r, what, row, params, by_position_only ? 0 : n, args->kw[i], out));
     for (size_t i = 0; i < n; i++)
         if (out[i].type == J_MISSING && !params[i].optional)
-            return rp__jinja_fail(r, RP_EFORMAT, "the %s \"%s\" needs the argument \"%.*s\"", what, row->name,
-                                  (int)params[i].name.n, params[i].name.p);
+            return rp__jinja_fail(r, RP_EFORMAT, "the %s \"%s\" needs the argument \"%.*s\"", what,
+                                  row->name, (int)params[i].name.n, params[i].name.p);
     return RP_OK;
 }
 
-rp_status rp__jinja_apply(jrun *r, const char *what, const jrow *row, jvalue self, const jargs *args, jvalue *out) {
+rp_status rp__jinja_apply(jrun *r, const char *what, const jrow *row, jvalue self,
+                          const jargs *args, jvalue *out) {
     jvalue bound[JINJA_MAX_PARAMS];
-    if (!row->body) return rp__jinja_fail(r, RP_EUNSUPPORTED, "the %s \"%s\" is not implemented", what, row->name);
+    if (!row->body)
+        return rp__jinja_fail(r, RP_EUNSUPPORTED, "the %s \"%s\" is not implemented", what,
+                              row->name);
     if (row->params[0] != '*') RP_TRY(bind_args(r, what, row, args, bound));
     RP_TRY(rp__jinja_descend(r));
     jvalue made = jnone();
@@ -82,11 +91,16 @@ static rp_status call_joiner(jrun *r, jjoiner *j, const jargs *args, jvalue *out
 rp_status rp__jinja_call(jrun *r, jvalue callee, const jargs *args, jvalue *out) {
     RP_TRY(rp__jinja_need_defined(r, callee));
     switch (callee.type) {
-    case J_MACRO: return rp__jinja_call_macro(r, callee.macro, args, out);
-    case J_BUILTIN: return rp__jinja_apply(r, "function", callee.row, jnone(), args, out);
-    case J_METHOD: return rp__jinja_apply(r, "method", callee.method->row, callee.method->self, args, out);
-    case J_JOINER: return call_joiner(r, callee.joiner, args, out);
-    default: return rp__jinja_fail(r, RP_EFORMAT, "%s cannot be called", rp__jinja_type_name(callee));
+    case J_MACRO:
+        return rp__jinja_call_macro(r, callee.macro, args, out);
+    case J_BUILTIN:
+        return rp__jinja_apply(r, "function", callee.row, jnone(), args, out);
+    case J_METHOD:
+        return rp__jinja_apply(r, "method", callee.method->row, callee.method->self, args, out);
+    case J_JOINER:
+        return call_joiner(r, callee.joiner, args, out);
+    default:
+        return rp__jinja_fail(r, RP_EFORMAT, "%s cannot be called", rp__jinja_type_name(callee));
     }
 }
 
@@ -94,7 +108,9 @@ rp_status rp__jinja_call(jrun *r, jvalue callee, const jargs *args, jvalue *out)
 
 static rp_status need_integer(jrun *r, jvalue v, int64_t *out) {
     RP_TRY(rp__jinja_need_defined(r, v));
-    if (!jis_integer(v)) return rp__jinja_fail(r, RP_EFORMAT, "an integer is needed, not %s", rp__jinja_type_name(v));
+    if (!jis_integer(v))
+        return rp__jinja_fail(r, RP_EFORMAT, "an integer is needed, not %s",
+                              rp__jinja_type_name(v));
     return *out = jinteger(v), RP_OK;
 }
 
@@ -106,8 +122,7 @@ static int64_t range_length(int64_t start, int64_t stop, int64_t step, int64_t m
     return n > most ? most + 1 : (int64_t)n;
 }
 
-static rp_status global_range(jrun *r, jvalue self, const jvalue *arg, const jargs *all, jvalue *out) {
-    (void)self, (void)all;
+JINJA_BODY(global_range) {
     jrange *x = rp__jinja_alloc(r, 1, sizeof *x);
     if (!x) return r->status;
     *x = (jrange){.step = 1};
@@ -128,17 +143,22 @@ static rp_status put_pair(jrun *r, jdict *d, jvalue pair) {
     jvalue *items;
     size_t n;
     RP_TRY(rp__jinja_items(r, pair, &items, &n));
-    if (n != 2) return rp__jinja_fail(r, RP_EFORMAT, "a pair of key and value is needed, not %zu values", n);
+    if (n != 2)
+        return rp__jinja_fail(r, RP_EFORMAT, "a pair of key and value is needed, not %zu values",
+                              n);
     RP_TRY(rp__jinja_need_hashable(r, items[0]));
     return rp__jinja_dict_put(r, d, items[0], items[1]);
 }
 
 static rp_status fill_dict(jrun *r, const jargs *all, jdict *d) {
-    if (all->n > 1) return rp__jinja_fail(r, RP_EFORMAT, "a dict is made from one value, not %zu", all->n);
+    if (all->n > 1)
+        return rp__jinja_fail(r, RP_EFORMAT, "a dict is made from one value, not %zu", all->n);
     if (all->n && (all->p[0].type == J_DICT || all->p[0].type == J_NAMESPACE)) {
-        if (all->p[0].type == J_NAMESPACE) return rp__jinja_fail(r, RP_EFORMAT, "a namespace is no mapping");
+        if (all->p[0].type == J_NAMESPACE)
+            return rp__jinja_fail(r, RP_EFORMAT, "a namespace is no mapping");
         const jdict *from = all->p[0].dict;
-        for (size_t i = 0; i < from->n; i++) RP_TRY(rp__jinja_dict_put(r, d, from->p[i].key, from->p[i].value));
+        for (size_t i = 0; i < from->n; i++)
+            RP_TRY(rp__jinja_dict_put(r, d, from->p[i].key, from->p[i].value));
     } else if (all->n) {
         jvalue *items;
         size_t n;
@@ -150,14 +170,12 @@ static rp_status fill_dict(jrun *r, const jargs *all, jdict *d) {
     return RP_OK;
 }
 
-static rp_status global_dict(jrun *r, jvalue self, const jvalue *arg, const jargs *all, jvalue *out) {
-    (void)self, (void)arg;
+JINJA_BODY(global_dict) {
     RP_TRY(rp__jinja_dict(r, all->n_kw, J_DICT, out));
     return fill_dict(r, all, out->dict);
 }
 
-static rp_status global_namespace(jrun *r, jvalue self, const jvalue *arg, const jargs *all, jvalue *out) {
-    (void)self, (void)arg;
+JINJA_BODY(global_namespace) {
     RP_TRY(rp__jinja_dict(r, all->n_kw, J_NAMESPACE, out));
     RP_TRY(fill_dict(r, all, out->dict));
     for (size_t i = 0; i < out->dict->n; i++) {
@@ -168,17 +186,15 @@ static rp_status global_namespace(jrun *r, jvalue self, const jvalue *arg, const
     return RP_OK;
 }
 
-static rp_status global_cycler(jrun *r, jvalue self, const jvalue *arg, const jargs *all, jvalue *out) {
-    (void)self, (void)arg;
+JINJA_BODY(global_cycler) {
     if (!all->n || all->n_kw) return rp__jinja_fail(r, RP_EFORMAT, "a cycler needs values");
     RP_TRY(rp__jinja_iter(r, (jvalue *)all->p, all->n, out));
     out->type = J_CYCLER;
     return RP_OK;
 }
 
-static rp_status global_joiner(jrun *r, jvalue self, const jvalue *arg, const jargs *all, jvalue *out) {
+JINJA_BODY(global_joiner) {
     static const jtext comma = {.p = ", ", .n = 2};
-    (void)self, (void)all;
     jjoiner *j = rp__jinja_alloc(r, 1, sizeof *j);
     if (!j) return r->status;
     *j = (jjoiner){.separator = &comma};
@@ -188,26 +204,27 @@ static rp_status global_joiner(jrun *r, jvalue self, const jvalue *arg, const ja
 }
 
 /* The template refuses the messages: its sentence goes to the user as it is. */
-static rp_status global_raise_exception(jrun *r, jvalue self, const jvalue *arg, const jargs *all, jvalue *out) {
-    (void)self, (void)all, (void)out;
+JINJA_BODY(global_raise_exception) {
     const jtext *t;
     RP_TRY(rp__jinja_to_text(r, arg[0], &t));
     return r->status = rp__fail(r->err, RP_ETEMPLATE, "%.*s", (int)(t->n < 400 ? t->n : 400), t->p);
 }
 
-static rp_status global_strftime_now(jrun *r, jvalue self, const jvalue *arg, const jargs *all, jvalue *out) {
-    (void)self, (void)all;
+JINJA_BODY(global_strftime_now) {
     if (arg[0].type != J_TEXT) return rp__jinja_fail(r, RP_EFORMAT, "strftime_now needs a string");
     if (!arg[0].text->n) return rp__jinja_text(r, "", 0, out);
     time_t now = (time_t)r->now;
     struct tm tm;
     char format[200], text[1000];
-    if (!gmtime_r(&now, &tm) || arg[0].text->n >= sizeof format || memchr(arg[0].text->p, 0, arg[0].text->n))
+    if (!gmtime_r(&now, &tm) || arg[0].text->n >= sizeof format ||
+        memchr(arg[0].text->p, 0, arg[0].text->n))
         return rp__jinja_fail(r, RP_EFORMAT, "strftime_now cannot use this format or time");
     memcpy(format, arg[0].text->p, arg[0].text->n);
     format[arg[0].text->n] = 0;
     size_t n = strftime(text, sizeof text, format, &tm);
-    if (!n) return rp__jinja_fail(r, RP_ELIMIT, "strftime_now gives nothing, or a text that is too long");
+    if (!n)
+        return rp__jinja_fail(r, RP_ELIMIT,
+                              "strftime_now gives nothing, or a text that is too long");
     return rp__jinja_text(r, text, n, out);
 }
 
@@ -225,35 +242,34 @@ const jrow rp__jinja_globals[] = {
 
 /* ---- methods of loops and cyclers ---- */
 
-static rp_status loop_cycle(jrun *r, jvalue self, const jvalue *arg, const jargs *all, jvalue *out) {
-    (void)arg;
+JINJA_BODY(loop_cycle) {
     if (!all->n || all->n_kw) return rp__jinja_fail(r, RP_EFORMAT, "loop.cycle needs values");
     return *out = all->p[self.loop->index0 % all->n], RP_OK;
 }
 
-static rp_status loop_changed(jrun *r, jvalue self, const jvalue *arg, const jargs *all, jvalue *out) {
-    (void)arg;
+JINJA_BODY(loop_changed) {
     jloop *l = self.loop;
     bool equal = l->has_changed && l->changed.n == all->n && !all->n_kw;
-    for (size_t i = 0; equal && i < all->n; i++) RP_TRY(rp__jinja_equal(r, l->changed.p[i], all->p[i], &equal));
+    for (size_t i = 0; equal && i < all->n; i++)
+        RP_TRY(rp__jinja_equal(r, l->changed.p[i], all->p[i], &equal));
     l->has_changed = true;
     l->changed = (jlist){(jvalue *)all->p, all->n};
     return *out = jbool(!equal), RP_OK;
 }
 
-const jrow rp__jinja_loop_methods[] = {{"cycle", "*", loop_cycle}, {"changed", "*", loop_changed}, {0}};
+const jrow rp__jinja_loop_methods[] = {
+    {"cycle", "*", loop_cycle}, {"changed", "*", loop_changed}, {0}};
 
-static rp_status cycler_next(jrun *r, jvalue self, const jvalue *arg, const jargs *all, jvalue *out) {
-    (void)r, (void)arg, (void)all;
+JINJA_BODY(cycler_next) {
     *out = self.iter->p[self.iter->at];
     self.iter->at = (self.iter->at + 1) % self.iter->n;
     return RP_OK;
 }
 
-static rp_status cycler_reset(jrun *r, jvalue self, const jvalue *arg, const jargs *all, jvalue *out) {
-    (void)r, (void)arg, (void)all;
+JINJA_BODY(cycler_reset) {
     self.iter->at = 0;
     return *out = jnone(), RP_OK;
 }
 
-const jrow rp__jinja_cycler_methods[] = {{"next", "", cycler_next}, {"reset", "", cycler_reset}, {0}};
+const jrow rp__jinja_cycler_methods[] = {
+    {"next", "", cycler_next}, {"reset", "", cycler_reset}, {0}};

@@ -7,16 +7,20 @@
 
 /* Strings of these came from whoever sends requests: they are marked. */
 static bool is_marked_source(rp__str name) {
-    return rp__str_is(name, "messages") || rp__str_is(name, "tools") || rp__str_is(name, "documents");
+    return rp__str_is(name, "messages") || rp__str_is(name, "tools") ||
+           rp__str_is(name, "documents");
 }
 
 static rp_status read_global(jrun *r, uint32_t id, jvalue *out) {
     rp__str name = jview_of(r->t->names[id]);
     const json_t *json = json_object_getn(r->context, name.p, name.n);
     const jrow *row = json ? NULL : rp__jinja_find_row(rp__jinja_globals, name);
-    if (json) RP_TRY(rp__jinja_from_json(r, json, is_marked_source(name), out));
-    else if (row) *out = (jvalue){.type = J_BUILTIN, .row = row};
-    else *out = jundefined(r->t->names[id]);
+    if (json)
+        RP_TRY(rp__jinja_from_json(r, json, is_marked_source(name), out));
+    else if (row)
+        *out = (jvalue){.type = J_BUILTIN, .row = row};
+    else
+        *out = jundefined(r->t->names[id]);
     r->globals[id] = *out;
     r->is_read[id] = true;
     return RP_OK;
@@ -35,7 +39,8 @@ static rp_status eval_name(jrun *r, uint32_t id, jvalue *out) {
 static rp_status eval_list(jrun *r, const jnode *n, jvalue *out) {
     jvalue made;
     RP_TRY(rp__jinja_list(r, n->kind == N_LIST ? J_LIST : J_TUPLE, n->list.n, &made));
-    for (size_t i = 0; i < n->list.n; i++) RP_TRY(rp__jinja_eval(r, n->list.p[i], &made.list->p[i]));
+    for (size_t i = 0; i < n->list.n; i++)
+        RP_TRY(rp__jinja_eval(r, n->list.p[i], &made.list->p[i]));
     return *out = made, RP_OK;
 }
 
@@ -80,17 +85,28 @@ static rp_status eval_concat(jrun *r, const jnode *n, jvalue *out) {
 static rp_status compare(jrun *r, jop op, jvalue a, jvalue b, bool *out) {
     int c;
     switch (op) {
-    case OP_EQ: return rp__jinja_equal(r, a, b, out);
-    case OP_NE: RP_TRY(rp__jinja_equal(r, a, b, out)); return *out = !*out, RP_OK;
-    case OP_IN: return rp__jinja_contains(r, b, a, out);
-    case OP_NOT_IN: RP_TRY(rp__jinja_contains(r, b, a, out)); return *out = !*out, RP_OK;
-    default: break;
+    case OP_EQ:
+        return rp__jinja_equal(r, a, b, out);
+    case OP_NE:
+        RP_TRY(rp__jinja_equal(r, a, b, out));
+        return *out = !*out, RP_OK;
+    case OP_IN:
+        return rp__jinja_contains(r, b, a, out);
+    case OP_NOT_IN:
+        RP_TRY(rp__jinja_contains(r, b, a, out));
+        return *out = !*out, RP_OK;
+    default:
+        break;
     }
     RP_TRY(rp__jinja_order(r, a, b, &c));
-    if (op == OP_LT) *out = c == -1;
-    else if (op == OP_LE) *out = c == -1 || c == 0;
-    else if (op == OP_GT) *out = c == 1;
-    else *out = c == 1 || c == 0;
+    if (op == OP_LT)
+        *out = c == -1;
+    else if (op == OP_LE)
+        *out = c == -1 || c == 0;
+    else if (op == OP_GT)
+        *out = c == 1;
+    else
+        *out = c == 1 || c == 0;
     return RP_OK;
 }
 
@@ -156,7 +172,8 @@ static rp_status eval_slice(jrun *r, const jnode *n, jvalue *out) {
 
 /* ---- calls ---- */
 
-static rp_status count_args(jrun *r, const jarg_list *list, const jvalue *values, size_t *n, size_t *n_kw) {
+static rp_status count_args(jrun *r, const jarg_list *list, const jvalue *values, size_t *n,
+                            size_t *n_kw) {
     for (size_t i = 0; i < list->n; i++) {
         if (list->p[i].kind == ARG_STAR_STAR) {
             if (values[i].type != J_DICT)
@@ -166,7 +183,8 @@ static rp_status count_args(jrun *r, const jarg_list *list, const jvalue *values
         } else if (list->p[i].kind == ARG_STAR) {
             int64_t length;
             if (!rp__jinja_is_iterable(values[i]) || values[i].type == J_ITER)
-                return rp__jinja_fail(r, RP_EFORMAT, "what follows \"*\" must be a sequence, not %s",
+                return rp__jinja_fail(r, RP_EFORMAT,
+                                      "what follows \"*\" must be a sequence, not %s",
                                       rp__jinja_type_name(values[i]));
             RP_TRY(rp__jinja_length(r, values[i], &length));
             *n += (size_t)length;
@@ -180,15 +198,18 @@ static rp_status count_args(jrun *r, const jarg_list *list, const jvalue *values
 }
 
 static rp_status add_keyword(jrun *r, jkeyword *kw, size_t *n, jvalue name, jvalue value) {
-    if (name.type != J_TEXT) return rp__jinja_fail(r, RP_EFORMAT, "the name of an argument must be a string");
+    if (name.type != J_TEXT)
+        return rp__jinja_fail(r, RP_EFORMAT, "the name of an argument must be a string");
     for (size_t i = 0; i < *n; i++)
         if (rp__str_eq(jview_of(kw[i].name), jview_of(name.text)))
-            return rp__jinja_fail(r, RP_EFORMAT, "the argument \"%.*s\" is given twice", (int)name.text->n, name.text->p);
+            return rp__jinja_fail(r, RP_EFORMAT, "the argument \"%.*s\" is given twice",
+                                  (int)name.text->n, name.text->p);
     kw[(*n)++] = (jkeyword){name.text, value};
     return rp__jinja_charge(r, *n * 16);
 }
 
-static rp_status spread_arg(jrun *r, const jarg *a, jvalue v, jvalue *p, size_t *n, jkeyword *kw, size_t *n_kw) {
+static rp_status spread_arg(jrun *r, const jarg *a, jvalue v, jvalue *p, size_t *n, jkeyword *kw,
+                            size_t *n_kw) {
     if (a->kind == ARG_STAR_STAR) {
         for (size_t i = 0; i < v.dict->n; i++)
             RP_TRY(add_keyword(r, kw, n_kw, v.dict->p[i].key, v.dict->p[i].value));
@@ -217,7 +238,8 @@ rp_status rp__jinja_eval_args(jrun *r, const jarg_list *list, const jkeyword *ex
     jkeyword *kw = p ? rp__jinja_alloc(r, n_kw, sizeof *kw) : NULL;
     if (!kw) return r->status;
     n = n_kw = 0;
-    for (size_t i = 0; i < list->n; i++) RP_TRY(spread_arg(r, &list->p[i], values[i], p, &n, kw, &n_kw));
+    for (size_t i = 0; i < list->n; i++)
+        RP_TRY(spread_arg(r, &list->p[i], values[i], p, &n, kw, &n_kw));
     if (extra) RP_TRY(add_keyword(r, kw, &n_kw, jstr(extra->name), extra->value));
     *out = (jargs){p, n, kw, n_kw};
     return RP_OK;
@@ -237,8 +259,9 @@ rp_status rp__jinja_eval_filter(jrun *r, const jnode *n, jvalue block, jvalue *o
     jargs args;
     if (n->apply.input) {
         RP_TRY(rp__jinja_descend(r));
-        RP_TRY(n->apply.input->kind == N_FILTER ? rp__jinja_eval_filter(r, n->apply.input, block, &input)
-                                                 : rp__jinja_eval(r, n->apply.input, &input));
+        RP_TRY(n->apply.input->kind == N_FILTER
+                   ? rp__jinja_eval_filter(r, n->apply.input, block, &input)
+                   : rp__jinja_eval(r, n->apply.input, &input));
         jascend(r);
     }
     RP_TRY(rp__jinja_eval_args(r, &n->apply.args, NULL, &args));
@@ -257,23 +280,44 @@ static rp_status eval_test(jrun *r, const jnode *n, jvalue *out) {
 
 static rp_status eval_node(jrun *r, const jnode *n, jvalue *out) {
     switch (n->kind) {
-    case N_LITERAL: return *out = n->literal, RP_OK;
-    case N_NAME: return eval_name(r, n->name, out);
-    case N_LIST: case N_TUPLE: return eval_list(r, n, out);
-    case N_DICT: return eval_dict(r, n, out);
-    case N_NOT: case N_NEG: case N_POS: return eval_sign(r, n, out);
-    case N_AND: case N_OR: return eval_logic(r, n, out);
-    case N_BINARY: return eval_binary(r, n, out);
-    case N_CONCAT: return eval_concat(r, n, out);
-    case N_COMPARE: return eval_compare(r, n, out);
-    case N_CHOICE: return eval_choice(r, n, out);
-    case N_ATTR: return eval_attr(r, n, out);
-    case N_ITEM: return eval_item(r, n, out);
-    case N_SLICE: return eval_slice(r, n, out);
-    case N_CALL: return eval_call(r, n, out);
-    case N_FILTER: return rp__jinja_eval_filter(r, n, jnone(), out);
-    case N_TEST: return eval_test(r, n, out);
-    default: rp__assert(false, "node %d is no expression", (int)n->kind);
+    case N_LITERAL:
+        return *out = n->literal, RP_OK;
+    case N_NAME:
+        return eval_name(r, n->name, out);
+    case N_LIST:
+    case N_TUPLE:
+        return eval_list(r, n, out);
+    case N_DICT:
+        return eval_dict(r, n, out);
+    case N_NOT:
+    case N_NEG:
+    case N_POS:
+        return eval_sign(r, n, out);
+    case N_AND:
+    case N_OR:
+        return eval_logic(r, n, out);
+    case N_BINARY:
+        return eval_binary(r, n, out);
+    case N_CONCAT:
+        return eval_concat(r, n, out);
+    case N_COMPARE:
+        return eval_compare(r, n, out);
+    case N_CHOICE:
+        return eval_choice(r, n, out);
+    case N_ATTR:
+        return eval_attr(r, n, out);
+    case N_ITEM:
+        return eval_item(r, n, out);
+    case N_SLICE:
+        return eval_slice(r, n, out);
+    case N_CALL:
+        return eval_call(r, n, out);
+    case N_FILTER:
+        return rp__jinja_eval_filter(r, n, jnone(), out);
+    case N_TEST:
+        return eval_test(r, n, out);
+    default:
+        rp__assert(false, "node %d is no expression", (int)n->kind);
     }
     return RP_EINTERNAL;
 }

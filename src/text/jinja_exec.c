@@ -1,7 +1,8 @@
 /* Walks statements; calls macros.
  *
- * Scopes: a loop's body, a macro, a call block and `with` have one of their own; `if` has none. An assignment goes to
- * the innermost scope, so that what a loop sets is gone after it (namespaces exist to get round that). */
+ * Scopes: a loop's body, a macro, a call block and `with` have one of their own; `if` has none. An
+ * assignment goes to the innermost scope, so that what a loop sets is gone after it (namespaces
+ * exist to get round that). */
 #include <string.h>
 
 #include "text/jinja_impl.h"
@@ -42,7 +43,8 @@ static rp_status assign_attr(jrun *r, const jnode *target, jvalue v) {
                               rp__jinja_type_name(object));
     const jtext *name = target->attr.name;
     if (name->n && name->p[0] == '_')
-        return rp__jinja_fail(r, RP_EFORMAT, "a namespace has no names with \"_\" first: \"%.*s\"", (int)name->n, name->p);
+        return rp__jinja_fail(r, RP_EFORMAT, "a namespace has no names with \"_\" first: \"%.*s\"",
+                              (int)name->n, name->p);
     return rp__jinja_dict_put(r, object.dict, jstr(name), v);
 }
 
@@ -51,7 +53,8 @@ static rp_status assign_tuple(jrun *r, const jnode *target, jvalue v) {
     size_t n;
     RP_TRY(rp__jinja_items(r, v, &items, &n));
     if (n != target->list.n)
-        return rp__jinja_fail(r, RP_EFORMAT, "%zu values cannot be unpacked into %zu names", n, target->list.n);
+        return rp__jinja_fail(r, RP_EFORMAT, "%zu values cannot be unpacked into %zu names", n,
+                              target->list.n);
     for (size_t i = 0; i < n; i++) RP_TRY(assign(r, target->list.p[i], items[i]));
     return RP_OK;
 }
@@ -62,7 +65,8 @@ static rp_status assign(jrun *r, const jnode *target, jvalue v) {
     return bind(r, r->scope, target->name, v);
 }
 
-/* Runs a body with its output going to a text of its own; a break or continue loses that text, as in Python. */
+/* Runs a body with its output going to a text of its own; a break or continue loses that text, as
+ * in Python. */
 static rp_status capture(jrun *r, const jnode *body, jvalue *out) {
     jbuilder b = {0}, *around = r->out;
     r->out = &b;
@@ -113,8 +117,10 @@ static rp_status exec_iterations(jrun *r, const jnode *n, jloop *loop) {
     jvalue self = {.type = J_LOOP, .loop = loop};
     uint64_t n_closures = r->n_closures;
     for (size_t i = 0; i < loop->n; i++) {
-        if (i && n_closures == r->n_closures) r->scope->n = 0; /* nobody kept it */
-        else if (!push_scope(r, around)) return r->status;
+        if (i && n_closures == r->n_closures)
+            r->scope->n = 0; /* nobody kept it */
+        else if (!push_scope(r, around))
+            return r->status;
         n_closures = r->n_closures;
         loop->index0 = i;
         RP_TRY(bind(r, r->scope, NAME_LOOP, self));
@@ -168,8 +174,8 @@ static const jkeyword *find_keyword(const jargs *args, const jtext *name) {
 }
 
 static rp_status macro_error(jrun *r, const jmacro_def *d, const char *what, const jtext *name) {
-    return rp__jinja_fail(r, RP_EFORMAT, "macro \"%.*s\" %s \"%.*s\"", (int)d->title->n, d->title->p, what, (int)name->n,
-                          name->p);
+    return rp__jinja_fail(r, RP_EFORMAT, "macro \"%.*s\" %s \"%.*s\"", (int)d->title->n,
+                          d->title->p, what, (int)name->n, name->p);
 }
 
 /* Whether a keyword fills a parameter that no positional argument has filled. */
@@ -179,20 +185,24 @@ static bool fills_param(const jrun *r, const jmacro_def *d, const jargs *args, c
     return false;
 }
 
-/* What is left over goes to `kwargs`, `caller` and `varargs` where the body mentions them, and is an error else. */
+/* What is left over goes to `kwargs`, `caller` and `varargs` where the body mentions them, and is
+ * an error else. */
 static rp_status bind_rest(jrun *r, const jmacro_def *d, jscope *s, const jargs *args) {
     jvalue kwargs, varargs, caller = jundefined(d->title);
     RP_TRY(rp__jinja_dict(r, args->n_kw, J_DICT, &kwargs));
     for (size_t i = 0; i < args->n_kw; i++) {
         const jkeyword *k = &args->kw[i];
         if (fills_param(r, d, args, k->name)) continue;
-        if (d->takes_caller && rp__str_is(jview_of(k->name), "caller")) caller = k->value;
-        else if (d->takes_kwargs) RP_TRY(rp__jinja_dict_put(r, kwargs.dict, jstr(k->name), k->value));
-        else return macro_error(r, d, "has no parameter", k->name);
+        if (d->takes_caller && rp__str_is(jview_of(k->name), "caller"))
+            caller = k->value;
+        else if (d->takes_kwargs)
+            RP_TRY(rp__jinja_dict_put(r, kwargs.dict, jstr(k->name), k->value));
+        else
+            return macro_error(r, d, "has no parameter", k->name);
     }
     if (args->n > d->n_params && !d->takes_varargs)
-        return rp__jinja_fail(r, RP_EFORMAT, "macro \"%.*s\" takes %zu arguments, not %zu", (int)d->title->n, d->title->p,
-                              d->n_params, args->n);
+        return rp__jinja_fail(r, RP_EFORMAT, "macro \"%.*s\" takes %zu arguments, not %zu",
+                              (int)d->title->n, d->title->p, d->n_params, args->n);
     size_t n_rest = args->n > d->n_params ? args->n - d->n_params : 0;
     RP_TRY(rp__jinja_list(r, J_TUPLE, n_rest, &varargs));
     for (size_t i = 0; i < n_rest; i++) varargs.list->p[i] = args->p[d->n_params + i];
@@ -282,7 +292,8 @@ static rp_status exec_with(jrun *r, const jnode *n) {
 }
 
 static rp_status exec_block(jrun *r, const jnode *n) {
-    for (size_t i = 0; i < n->list.n && r->flow == FLOW_NEXT; i++) RP_TRY(rp__jinja_exec(r, n->list.p[i]));
+    for (size_t i = 0; i < n->list.n && r->flow == FLOW_NEXT; i++)
+        RP_TRY(rp__jinja_exec(r, n->list.p[i]));
     return RP_OK;
 }
 
@@ -294,21 +305,38 @@ static rp_status exec_macro(jrun *r, const jnode *n) {
 
 static rp_status exec_node(jrun *r, const jnode *n) {
     switch (n->kind) {
-    case N_DATA: return rp__jinja_put_text(r, r->out, n->data);
-    case N_PRINT: return exec_print(r, n);
-    case N_BLOCK: return exec_block(r, n);
-    case N_IF: return exec_if(r, n);
-    case N_FOR: return exec_for(r, n);
-    case N_SET: return exec_set(r, n);
-    case N_SET_BLOCK: return exec_set_block(r, n);
-    case N_MACRO: return exec_macro(r, n);
-    case N_CALL_BLOCK: return exec_call_block(r, n);
-    case N_FILTER_BLOCK: return exec_filter_block(r, n);
-    case N_WITH: return exec_with(r, n);
-    case N_SCOPE: return exec_in_scope(r, n->list.p[0]);
-    case N_BREAK: r->flow = FLOW_BREAK; return RP_OK;
-    case N_CONTINUE: r->flow = FLOW_CONTINUE; return RP_OK;
-    default: rp__assert(false, "node %d is no statement", (int)n->kind);
+    case N_DATA:
+        return rp__jinja_put_text(r, r->out, n->data);
+    case N_PRINT:
+        return exec_print(r, n);
+    case N_BLOCK:
+        return exec_block(r, n);
+    case N_IF:
+        return exec_if(r, n);
+    case N_FOR:
+        return exec_for(r, n);
+    case N_SET:
+        return exec_set(r, n);
+    case N_SET_BLOCK:
+        return exec_set_block(r, n);
+    case N_MACRO:
+        return exec_macro(r, n);
+    case N_CALL_BLOCK:
+        return exec_call_block(r, n);
+    case N_FILTER_BLOCK:
+        return exec_filter_block(r, n);
+    case N_WITH:
+        return exec_with(r, n);
+    case N_SCOPE:
+        return exec_in_scope(r, n->list.p[0]);
+    case N_BREAK:
+        r->flow = FLOW_BREAK;
+        return RP_OK;
+    case N_CONTINUE:
+        r->flow = FLOW_CONTINUE;
+        return RP_OK;
+    default:
+        rp__assert(false, "node %d is no statement", (int)n->kind);
     }
     return RP_EINTERNAL;
 }

@@ -1,19 +1,20 @@
 /* Expressions: tokens to tree, by recursive descent in Jinja's order of precedence (weakest first):
- *     a if b else c;  or;  and;  not;  comparisons, in;  + -;  ~;  * / // %;  **;  unary + -;  . [] (), | is
- * Unlike Python's, ** binds to the left and weaker than the unary sign, and "+" binds weaker than "~".
- * Every function returns NULL after a failure, with p->status set. */
+ *     a if b else c;  or;  and;  not;  comparisons, in;  + -;  ~;  * / // %;  **;  unary + -;  . []
+ * (), | is Unlike Python's, ** binds to the left and weaker than the unary sign, and "+" binds
+ * weaker than "~". Every function returns NULL after a failure, with p->status set. */
 #include <string.h>
 
 #include "text/jinja_impl.h"
 
 bool rp__jinja_enter(jparser *p) {
     if (++p->nesting <= JINJA_MAX_NESTING) return true;
-    rp__jinja_parse_fail(p, RP_ELIMIT, jpeek(p, 0)->line, "expressions or statements nest deeper than %d",
-                         JINJA_MAX_NESTING);
+    rp__jinja_parse_fail(p, RP_ELIMIT, jpeek(p, 0)->line,
+                         "expressions or statements nest deeper than %d", JINJA_MAX_NESTING);
     return false;
 }
 
-static jnode *binary_node(jparser *p, jkind kind, jop op, uint32_t line, jnode *left, jnode *right) {
+static jnode *binary_node(jparser *p, jkind kind, jop op, uint32_t line, jnode *left,
+                          jnode *right) {
     if (!left || !right) return NULL;
     jnode *n = rp__jinja_node(p, kind, line);
     if (n) n->binary.op = op, n->binary.left = left, n->binary.right = right;
@@ -39,7 +40,8 @@ static jnode *text_node(jparser *p, uint32_t line, rp__str s) {
 
 /* ---- primaries ---- */
 
-/* The body of a macro takes `caller`, `varargs` and `kwargs` when it, or a macro inside it, mentions them. */
+/* The body of a macro takes `caller`, `varargs` and `kwargs` when it, or a macro inside it,
+ * mentions them. */
 static void note_special_name(jparser *p, rp__str name) {
     for (jmacro_def *m = p->macro; m; m = m->outer) {
         if (rp__str_is(name, "caller")) m->takes_caller = true;
@@ -51,9 +53,12 @@ static void note_special_name(jparser *p, rp__str name) {
 static jnode *parse_name(jparser *p) {
     const jtoken *t = jpeek(p, 0);
     p->at++;
-    if (rp__str_is(t->text, "true") || rp__str_is(t->text, "True")) return literal_node(p, t->line, jbool(true));
-    if (rp__str_is(t->text, "false") || rp__str_is(t->text, "False")) return literal_node(p, t->line, jbool(false));
-    if (rp__str_is(t->text, "none") || rp__str_is(t->text, "None")) return literal_node(p, t->line, jnone());
+    if (rp__str_is(t->text, "true") || rp__str_is(t->text, "True"))
+        return literal_node(p, t->line, jbool(true));
+    if (rp__str_is(t->text, "false") || rp__str_is(t->text, "False"))
+        return literal_node(p, t->line, jbool(false));
+    if (rp__str_is(t->text, "none") || rp__str_is(t->text, "None"))
+        return literal_node(p, t->line, jnone());
     note_special_name(p, t->text);
     jnode *n = rp__jinja_node(p, N_NAME, t->line);
     return n && rp__jinja_name_id(p, t->text, &n->name) ? n : NULL;
@@ -113,11 +118,18 @@ static jnode *parse_parens(jparser *p) {
 jnode *rp__jinja_parse_primary(jparser *p) {
     const jtoken *t = jpeek(p, 0);
     switch (t->type) {
-    case T_NAME: return parse_name(p);
-    case T_STRING: return parse_string(p);
-    case T_INT: p->at++; return literal_node(p, t->line, jint(t->i));
-    case T_FLOAT: p->at++; return literal_node(p, t->line, jfloat(t->f));
-    default: break;
+    case T_NAME:
+        return parse_name(p);
+    case T_STRING:
+        return parse_string(p);
+    case T_INT:
+        p->at++;
+        return literal_node(p, t->line, jint(t->i));
+    case T_FLOAT:
+        p->at++;
+        return literal_node(p, t->line, jfloat(t->f));
+    default:
+        break;
     }
     if (jsees_op(p, '(')) return parse_parens(p);
     if (jsees_op(p, '[')) return parse_list(p);
@@ -162,7 +174,8 @@ static bool parse_arg(jparser *p, jarg_list *v) {
         ok &= !after_star && !after_keyword;
     }
     if (!ok) {
-        rp__jinja_parse_fail(p, RP_EFORMAT, jpeek(p, 0)->line, "the arguments of the call are in a wrong order");
+        rp__jinja_parse_fail(p, RP_EFORMAT, jpeek(p, 0)->line,
+                             "the arguments of the call are in a wrong order");
         return false;
     }
     a.value = rp__jinja_parse_expr(p);
@@ -200,7 +213,9 @@ static jnode *parse_attr(jparser *p, jnode *object) {
     return n->attr.name ? n : NULL;
 }
 
-static bool at_slice_end(const jparser *p) { return jsees_op(p, ']') || jsees_op(p, ',') || jsees_op(p, ':'); }
+static bool at_slice_end(const jparser *p) {
+    return jsees_op(p, ']') || jsees_op(p, ',') || jsees_op(p, ':');
+}
 
 /* The rest of [from:to:step], after the first ":". */
 static jnode *parse_slice(jparser *p, jnode *object, jnode *from, uint32_t line) {
@@ -209,9 +224,11 @@ static jnode *parse_slice(jparser *p, jnode *object, jnode *from, uint32_t line)
     n->slice.object = object, n->slice.from = from;
     p->at++;
     if (!at_slice_end(p) && !(n->slice.to = rp__jinja_parse_expr(p))) return NULL;
-    if (rp__jinja_skip_op(p, ':') && !at_slice_end(p) && !(n->slice.step = rp__jinja_parse_expr(p))) return NULL;
+    if (rp__jinja_skip_op(p, ':') && !at_slice_end(p) && !(n->slice.step = rp__jinja_parse_expr(p)))
+        return NULL;
     if (jsees_op(p, ',')) {
-        rp__jinja_parse_fail(p, RP_EUNSUPPORTED, line, "several slices in one subscript are not implemented");
+        rp__jinja_parse_fail(p, RP_EUNSUPPORTED, line,
+                             "several slices in one subscript are not implemented");
         return NULL;
     }
     return rp__jinja_expect_op(p, ']') ? n : NULL;
@@ -246,19 +263,24 @@ static jnode *parse_call(jparser *p, jnode *callee) {
 
 static jnode *parse_postfix(jparser *p, jnode *n) {
     while (n) {
-        if (jsees_op(p, '.')) n = parse_attr(p, n);
-        else if (jsees_op(p, '[')) n = parse_subscript(p, n);
-        else if (jsees_op(p, '(')) n = parse_call(p, n);
-        else break;
+        if (jsees_op(p, '.'))
+            n = parse_attr(p, n);
+        else if (jsees_op(p, '['))
+            n = parse_subscript(p, n);
+        else if (jsees_op(p, '('))
+            n = parse_call(p, n);
+        else
+            break;
     }
     return n;
 }
 
 /* ---- filters and tests ---- */
 
-/* What Python knows and we do not is refused at once. What Python does not know either is refused where Python does:
- * at once, or inside an `if` when it is reached. */
-static const jrow *find_or_defer(jparser *p, const char *what, const jrow *row, const jtoken *name) {
+/* What Python knows and we do not is refused at once. What Python does not know either is refused
+ * where Python does: at once, or inside an `if` when it is reached. */
+static const jrow *find_or_defer(jparser *p, const char *what, const jrow *row,
+                                 const jtoken *name) {
     if (row && row->body) return row;
     if (!row && p->is_soft) {
         jrow *later = rp__jinja_parse_alloc(p, sizeof *later);
@@ -267,8 +289,8 @@ static const jrow *find_or_defer(jparser *p, const char *what, const jrow *row, 
         *later = (jrow){.name = copy->p, .params = "*"};
         return later;
     }
-    rp__jinja_parse_fail(p, RP_EUNSUPPORTED, name->line, "the %s \"%.*s\" is not %s", what, (int)name->text.n, name->text.p,
-                         row ? "implemented" : "known");
+    rp__jinja_parse_fail(p, RP_EUNSUPPORTED, name->line, "the %s \"%.*s\" is not %s", what,
+                         (int)name->text.n, name->text.p, row ? "implemented" : "known");
     return NULL;
 }
 
@@ -293,7 +315,8 @@ jnode *rp__jinja_parse_filters(jparser *p, jnode *input, bool begun) {
 /* `is divisibleby 3`: one argument may stand without parentheses. */
 static bool test_argument_follows(const jparser *p) {
     const jtoken *t = jpeek(p, 0);
-    if (t->type == T_STRING || t->type == T_INT || t->type == T_FLOAT || jsees_op(p, '[') || jsees_op(p, '{'))
+    if (t->type == T_STRING || t->type == T_INT || t->type == T_FLOAT || jsees_op(p, '[') ||
+        jsees_op(p, '{'))
         return true;
     return t->type == T_NAME && !rp__str_is(t->text, "else") && !rp__str_is(t->text, "or") &&
            !rp__str_is(t->text, "and");
@@ -303,7 +326,8 @@ static bool parse_test_args(jparser *p, jarg_list *v) {
     if (jsees_op(p, '(')) return parse_args(p, v);
     if (!test_argument_follows(p)) return true;
     if (rp__jinja_sees_name(p, 0, "is")) {
-        rp__jinja_parse_fail(p, RP_EFORMAT, jpeek(p, 0)->line, "tests cannot be chained with \"is\"");
+        rp__jinja_parse_fail(p, RP_EFORMAT, jpeek(p, 0)->line,
+                             "tests cannot be chained with \"is\"");
         return false;
     }
     jnode *arg = rp__jinja_parse_primary(p);
@@ -325,10 +349,14 @@ static jnode *parse_test(jparser *p, jnode *input) {
 
 static jnode *parse_filters_and_tests(jparser *p, jnode *n) {
     while (n) {
-        if (jsees_op(p, '|')) n = rp__jinja_parse_filters(p, n, false);
-        else if (rp__jinja_skip_name(p, "is")) n = parse_test(p, n);
-        else if (jsees_op(p, '(')) n = parse_call(p, n);
-        else break;
+        if (jsees_op(p, '|'))
+            n = rp__jinja_parse_filters(p, n, false);
+        else if (rp__jinja_skip_name(p, "is"))
+            n = parse_test(p, n);
+        else if (jsees_op(p, '('))
+            n = parse_call(p, n);
+        else
+            break;
     }
     return n;
 }
@@ -339,9 +367,12 @@ static jnode *parse_unary(jparser *p, bool with_filters) {
     if (!rp__jinja_enter(p)) return NULL;
     uint32_t line = jpeek(p, 0)->line;
     jnode *n;
-    if (rp__jinja_skip_op(p, '-')) n = unary_node(p, N_NEG, line, parse_unary(p, false));
-    else if (rp__jinja_skip_op(p, '+')) n = unary_node(p, N_POS, line, parse_unary(p, false));
-    else n = rp__jinja_parse_primary(p);
+    if (rp__jinja_skip_op(p, '-'))
+        n = unary_node(p, N_NEG, line, parse_unary(p, false));
+    else if (rp__jinja_skip_op(p, '+'))
+        n = unary_node(p, N_POS, line, parse_unary(p, false));
+    else
+        n = rp__jinja_parse_primary(p);
     n = parse_postfix(p, n);
     if (with_filters) n = parse_filters_and_tests(p, n);
     jleave(p);
@@ -359,7 +390,10 @@ static jnode *parse_power(jparser *p) {
 }
 
 /* The operator at the cursor, if it is one of a list that ends with 0. */
-typedef struct joperator { int token; jop op; } joperator;
+typedef struct joperator {
+    int token;
+    jop op;
+} joperator;
 static bool skip_operator(jparser *p, const joperator *list, jop *op, uint32_t *line) {
     if (!jsees(p, T_OP)) return false;
     for (; list->token; list++) {
@@ -377,7 +411,8 @@ static jnode *parse_product(jparser *p) {
     jop op;
     uint32_t line;
     jnode *left = parse_power(p);
-    while (left && skip_operator(p, ops, &op, &line)) left = binary_node(p, N_BINARY, op, line, left, parse_power(p));
+    while (left && skip_operator(p, ops, &op, &line))
+        left = binary_node(p, N_BINARY, op, line, left, parse_power(p));
     return left;
 }
 
@@ -396,13 +431,14 @@ static jnode *parse_sum(jparser *p) {
     jop op;
     uint32_t line;
     jnode *left = parse_concat(p);
-    while (left && skip_operator(p, ops, &op, &line)) left = binary_node(p, N_BINARY, op, line, left, parse_concat(p));
+    while (left && skip_operator(p, ops, &op, &line))
+        left = binary_node(p, N_BINARY, op, line, left, parse_concat(p));
     return left;
 }
 
 static bool skip_comparison(jparser *p, jop *op) {
-    static const joperator ops[] = {{TOK_EQ, OP_EQ}, {TOK_NE, OP_NE}, {'<', OP_LT}, {TOK_LE, OP_LE}, {'>', OP_GT},
-                                    {TOK_GE, OP_GE}, {0, 0}};
+    static const joperator ops[] = {{TOK_EQ, OP_EQ}, {TOK_NE, OP_NE}, {'<', OP_LT}, {TOK_LE, OP_LE},
+                                    {'>', OP_GT},    {TOK_GE, OP_GE}, {0, 0}};
     uint32_t line;
     if (skip_operator(p, ops, op, &line)) return true;
     if (rp__jinja_skip_name(p, "in")) return *op = OP_IN, true;
@@ -449,14 +485,16 @@ static jnode *parse_not(jparser *p) {
 static jnode *parse_and(jparser *p) {
     jnode *left = parse_not(p);
     uint32_t line = jpeek(p, 0)->line;
-    while (left && rp__jinja_skip_name(p, "and")) left = binary_node(p, N_AND, 0, line, left, parse_not(p));
+    while (left && rp__jinja_skip_name(p, "and"))
+        left = binary_node(p, N_AND, 0, line, left, parse_not(p));
     return left;
 }
 
 static jnode *parse_or(jparser *p) {
     jnode *left = parse_and(p);
     uint32_t line = jpeek(p, 0)->line;
-    while (left && rp__jinja_skip_name(p, "or")) left = binary_node(p, N_OR, 0, line, left, parse_and(p));
+    while (left && rp__jinja_skip_name(p, "or"))
+        left = binary_node(p, N_OR, 0, line, left, parse_and(p));
     return left;
 }
 
@@ -469,7 +507,8 @@ static jnode *parse_choice(jparser *p) {
         n->choice.yes = yes;
         bool is_soft = p->is_soft;
         p->is_soft = true;
-        if (rp__jinja_skip_name(p, "else") && !(n->choice.no = rp__jinja_parse_expr(p))) return NULL;
+        if (rp__jinja_skip_name(p, "else") && !(n->choice.no = rp__jinja_parse_expr(p)))
+            return NULL;
         p->is_soft = is_soft;
         yes = n;
     }
@@ -485,7 +524,8 @@ jnode *rp__jinja_parse_expr(jparser *p) {
 
 static bool at_tuple_end(const jparser *p, jtuple_mode mode) {
     if (jsees(p, T_PRINT_END) || jsees(p, T_BLOCK_END) || jsees_op(p, ')')) return true;
-    return mode == TUPLE_NO_CHOICE && rp__jinja_sees_name(p, 0, "recursive"); /* `for x in 1, 2, recursive` */
+    return mode == TUPLE_NO_CHOICE &&
+           rp__jinja_sees_name(p, 0, "recursive"); /* `for x in 1, 2, recursive` */
 }
 
 jnode *rp__jinja_parse_tuple(jparser *p, jtuple_mode mode) {

@@ -6,16 +6,14 @@
 
 #include "text/jinja_impl.h"
 
-#define FILTER(name)                                                                                                   \
-    static rp_status name(jrun *r, jvalue self, __attribute__((unused)) const jvalue *arg,                             \
-                          __attribute__((unused)) const jargs *all, jvalue *out)
-
 const jrow *rp__jinja_find_filter(rp__str name) {
     const jrow *row = rp__jinja_find_row(rp__jinja_filters, name);
     return row ? row : rp__jinja_find_row(rp__jinja_sequence_filters, name);
 }
 
-static bool is_given(jvalue v) { return v.type != J_MISSING; }
+static bool is_given(jvalue v) {
+    return v.type != J_MISSING;
+}
 
 /* ---- texts ---- */
 
@@ -25,31 +23,40 @@ static rp_status recase(jrun *r, jvalue v, jcase how, jvalue *out) {
     return rp__jinja_recase(r, t, how, out);
 }
 
-FILTER(filter_upper) { return recase(r, self, CASE_UPPER, out); }
-FILTER(filter_lower) { return recase(r, self, CASE_LOWER, out); }
-FILTER(filter_capitalize) { return recase(r, self, CASE_CAPITALIZE, out); }
-FILTER(filter_title) { return recase(r, self, CASE_TITLE_WORDS, out); }
+JINJA_BODY(filter_upper) {
+    return recase(r, self, CASE_UPPER, out);
+}
+JINJA_BODY(filter_lower) {
+    return recase(r, self, CASE_LOWER, out);
+}
+JINJA_BODY(filter_capitalize) {
+    return recase(r, self, CASE_CAPITALIZE, out);
+}
+JINJA_BODY(filter_title) {
+    return recase(r, self, CASE_TITLE_WORDS, out);
+}
 
-FILTER(filter_trim) {
+JINJA_BODY(filter_trim) {
     const jtext *t;
     RP_TRY(rp__jinja_to_text(r, self, &t));
     return rp__jinja_trim(r, t, arg[0], true, true, out);
 }
 
-FILTER(filter_string) {
+JINJA_BODY(filter_string) {
     const jtext *t;
     RP_TRY(rp__jinja_to_text(r, self, &t));
     return *out = jstr(t), RP_OK;
 }
 
-FILTER(filter_replace) {
+JINJA_BODY(filter_replace) {
     const jtext *t, *old, *new_;
     RP_TRY(rp__jinja_to_text(r, self, &t));
     RP_TRY(rp__jinja_to_text(r, arg[0], &old));
     RP_TRY(rp__jinja_to_text(r, arg[1], &new_));
     int64_t count = -1;
     if (is_given(arg[2]) && arg[2].type != J_NONE) {
-        if (!jis_integer(arg[2])) return rp__jinja_fail(r, RP_EFORMAT, "replace needs an integer as count");
+        if (!jis_integer(arg[2]))
+            return rp__jinja_fail(r, RP_EFORMAT, "replace needs an integer as count");
         count = jinteger(arg[2]);
     }
     return rp__jinja_replace(r, t, old, new_, count, out);
@@ -63,13 +70,13 @@ static rp_status as_markup(jrun *r, jvalue v, jvalue *out) {
     return *out = jstr(t), RP_OK;
 }
 
-FILTER(filter_safe) {
+JINJA_BODY(filter_safe) {
     const jtext *t;
     RP_TRY(rp__jinja_to_text(r, self, &t));
     return as_markup(r, jstr(t), out);
 }
 
-FILTER(filter_forceescape) {
+JINJA_BODY(filter_forceescape) {
     const jtext *t;
     jbuilder b = {0};
     RP_TRY(rp__jinja_to_text(r, self, &t));
@@ -78,28 +85,32 @@ FILTER(filter_forceescape) {
     return as_markup(r, *out, out);
 }
 
-FILTER(filter_escape) {
+JINJA_BODY(filter_escape) {
     if (self.type == J_TEXT && self.text->markup) return *out = self, RP_OK;
     return filter_forceescape(r, self, arg, all, out);
 }
 
 static rp_status indent_width(jrun *r, jvalue v, const jtext **out) {
     if (v.type == J_TEXT) return *out = v.text, RP_OK;
-    if (is_given(v) && !jis_integer(v)) return rp__jinja_fail(r, RP_EFORMAT, "indent needs an integer or a string");
+    if (is_given(v) && !jis_integer(v))
+        return rp__jinja_fail(r, RP_EFORMAT, "indent needs an integer or a string");
     jbuilder b = {0};
     RP_TRY(rp__jinja_put_fill(r, &b, ' ', is_given(v) ? jinteger(v) : 4));
     RP_TRY(rp__jinja_build(r, &b, &v));
     return *out = v.text, RP_OK;
 }
 
-/* The first line is indented with `first`, empty ones with `blank`. A line end more is put behind the text before it
- * is cut, so that an ending "\n" stays. */
-FILTER(filter_indent) {
+/* The first line is indented with `first`, empty ones with `blank`. A line end more is put behind
+ * the text before it is cut, so that an ending "\n" stays. */
+JINJA_BODY(filter_indent) {
     const jtext *indent = NULL, *t;
     jbuilder whole = {0}, b = {0};
-    if (self.type != J_TEXT) return rp__jinja_fail(r, RP_EFORMAT, "indent needs a string, not %s", rp__jinja_type_name(self));
+    if (self.type != J_TEXT)
+        return rp__jinja_fail(r, RP_EFORMAT, "indent needs a string, not %s",
+                              rp__jinja_type_name(self));
     RP_TRY(indent_width(r, arg[0], &indent));
-    bool first = is_given(arg[1]) && rp__jinja_truth(arg[1]), blank = is_given(arg[2]) && rp__jinja_truth(arg[2]);
+    bool first = is_given(arg[1]) && rp__jinja_truth(arg[1]),
+         blank = is_given(arg[2]) && rp__jinja_truth(arg[2]);
     RP_TRY(rp__jinja_put_text(r, &whole, self.text));
     RP_TRY(rp__jinja_put_str(r, &whole, "\n"));
     RP_TRY(rp__jinja_build(r, &whole, out));
@@ -112,7 +123,7 @@ FILTER(filter_indent) {
     return rp__jinja_build(r, &b, out);
 }
 
-FILTER(filter_center) {
+JINJA_BODY(filter_center) {
     const jrow *row = rp__jinja_find_row(rp__jinja_text_methods, RP_STR("center"));
     jvalue width = is_given(arg[0]) ? arg[0] : jint(80);
     const jtext *t;
@@ -120,7 +131,7 @@ FILTER(filter_center) {
     return rp__jinja_apply(r, "filter", row, jstr(t), &(jargs){.p = &width, .n = 1}, out);
 }
 
-FILTER(filter_wordcount) {
+JINJA_BODY(filter_wordcount) {
     const jtext *t;
     int64_t n = 0;
     bool in_word = false;
@@ -135,20 +146,24 @@ FILTER(filter_wordcount) {
     return *out = jint(n), RP_OK;
 }
 
-static rp_status truncate_args(jrun *r, const jvalue *arg, int64_t *length, int64_t *leeway, const jtext **end) {
+static rp_status truncate_args(jrun *r, const jvalue *arg, int64_t *length, int64_t *leeway,
+                               const jtext **end) {
     static const jtext dots = {.p = "...", .n = 3};
     *length = is_given(arg[0]) && jis_integer(arg[0]) ? jinteger(arg[0]) : 255;
     *leeway = is_given(arg[3]) && jis_integer(arg[3]) ? jinteger(arg[3]) : 5;
     *end = arg[2].type == J_TEXT ? arg[2].text : &dots;
-    if (*length < (int64_t)rp__jinja_n_chars(*end) || *leeway < 0 || *length > INT32_MAX || *leeway > INT32_MAX)
+    if (*length < (int64_t)rp__jinja_n_chars(*end) || *leeway < 0 || *length > INT32_MAX ||
+        *leeway > INT32_MAX)
         return rp__jinja_fail(r, RP_EFORMAT, "truncate cannot use this length or leeway");
     return RP_OK;
 }
 
-FILTER(filter_truncate) {
+JINJA_BODY(filter_truncate) {
     int64_t length, leeway;
     const jtext *end, *t = self.text;
-    if (self.type != J_TEXT) return rp__jinja_fail(r, RP_EFORMAT, "truncate needs a string, not %s", rp__jinja_type_name(self));
+    if (self.type != J_TEXT)
+        return rp__jinja_fail(r, RP_EFORMAT, "truncate needs a string, not %s",
+                              rp__jinja_type_name(self));
     RP_TRY(truncate_args(r, arg, &length, &leeway, &end));
     if ((int64_t)rp__jinja_n_chars(t) <= length + leeway) return *out = self, RP_OK;
     size_t cut = rp__jinja_char_at(t, (size_t)length - rp__jinja_n_chars(end)), space;
@@ -160,12 +175,13 @@ FILTER(filter_truncate) {
     return rp__jinja_build(r, &b, out);
 }
 
-FILTER(filter_format) {
+JINJA_BODY(filter_format) {
     const jtext *t;
     jvalue args;
     RP_TRY(rp__jinja_to_text(r, self, &t));
     if (all->n && all->n_kw)
-        return rp__jinja_fail(r, RP_EFORMAT, "format takes arguments by position or by name, not both");
+        return rp__jinja_fail(r, RP_EFORMAT,
+                              "format takes arguments by position or by name, not both");
     if (all->n_kw) {
         RP_TRY(rp__jinja_dict(r, all->n_kw, J_DICT, &args));
         for (size_t i = 0; i < all->n_kw; i++)
@@ -183,16 +199,19 @@ static rp_status json_indent(jrun *r, jvalue v, const jtext **out) {
     *out = NULL;
     if (!is_given(v) || v.type == J_NONE) return RP_OK;
     if (v.type == J_TEXT) return *out = v.text, RP_OK;
-    if (!jis_integer(v)) return rp__jinja_fail(r, RP_EFORMAT, "tojson needs an integer or a string as indent");
-    if (jinteger(v) > JINJA_MAX_WIDTH) return rp__jinja_fail(r, RP_ELIMIT, "tojson indents by at most %d", JINJA_MAX_WIDTH);
+    if (!jis_integer(v))
+        return rp__jinja_fail(r, RP_EFORMAT, "tojson needs an integer or a string as indent");
+    if (jinteger(v) > JINJA_MAX_WIDTH)
+        return rp__jinja_fail(r, RP_ELIMIT, "tojson indents by at most %d", JINJA_MAX_WIDTH);
     jbuilder b = {0};
     RP_TRY(rp__jinja_put_fill(r, &b, ' ', jinteger(v)));
     RP_TRY(rp__jinja_build(r, &b, &v));
     return *out = v.text, RP_OK;
 }
 
-FILTER(filter_tojson) {
-    static const jtext comma_space = {.p = ", ", .n = 2}, comma = {.p = ",", .n = 1}, colon = {.p = ": ", .n = 2};
+JINJA_BODY(filter_tojson) {
+    static const jtext comma_space = {.p = ", ", .n = 2}, comma = {.p = ",", .n = 1},
+                       colon = {.p = ": ", .n = 2};
     jdump how = {.key_separator = &colon};
     jbuilder b = {0};
     how.ensure_ascii = is_given(arg[0]) && rp__jinja_truth(arg[0]);
@@ -213,9 +232,11 @@ FILTER(filter_tojson) {
 
 /* ---- numbers ---- */
 
-FILTER(filter_abs) {
+JINJA_BODY(filter_abs) {
     RP_TRY(rp__jinja_need_defined(r, self));
-    if (!jis_number(self)) return rp__jinja_fail(r, RP_EFORMAT, "abs needs a number, not %s", rp__jinja_type_name(self));
+    if (!jis_number(self))
+        return rp__jinja_fail(r, RP_EFORMAT, "abs needs a number, not %s",
+                              rp__jinja_type_name(self));
     if (self.type == J_FLOAT) return *out = jfloat(fabs(self.f)), RP_OK;
     return rp__jinja_negate(r, self, jinteger(self) < 0, out);
 }
@@ -223,7 +244,8 @@ FILTER(filter_abs) {
 static rp_status double_as_int(jrun *r, double f, bool *ok, int64_t *out) {
     *ok = false;
     if (isnan(f) || isinf(f)) return RP_OK;
-    if (!rp__jinja_double_to_int(f, out)) return rp__jinja_fail(r, RP_EUNSUPPORTED, "an integer needs more than 64 bits");
+    if (!rp__jinja_double_to_int(f, out))
+        return rp__jinja_fail(r, RP_EUNSUPPORTED, "an integer needs more than 64 bits");
     return *ok = true, RP_OK;
 }
 
@@ -234,26 +256,31 @@ static rp_status text_as_int(jrun *r, const jtext *t, int base, bool *ok, int64_
     return double_as_int(r, f, ok, out);
 }
 
-FILTER(filter_int) {
+JINJA_BODY(filter_int) {
     bool ok = false;
     int64_t i = 0, base = is_given(arg[1]) && jis_integer(arg[1]) ? jinteger(arg[1]) : 10;
     RP_TRY(rp__jinja_need_defined(r, self));
     if (base != 0 && (base < 2 || base > 36)) base = 10;
-    if (self.type == J_TEXT) RP_TRY(text_as_int(r, self.text, (int)base, &ok, &i));
-    else if (self.type == J_FLOAT) RP_TRY(double_as_int(r, self.f, &ok, &i));
-    else if (jis_integer(self)) ok = true, i = jinteger(self);
+    if (self.type == J_TEXT)
+        RP_TRY(text_as_int(r, self.text, (int)base, &ok, &i));
+    else if (self.type == J_FLOAT)
+        RP_TRY(double_as_int(r, self.f, &ok, &i));
+    else if (jis_integer(self))
+        ok = true, i = jinteger(self);
     return *out = ok ? jint(i) : is_given(arg[0]) ? arg[0] : jint(0), RP_OK;
 }
 
-FILTER(filter_float) {
+JINJA_BODY(filter_float) {
     double f;
     RP_TRY(rp__jinja_need_defined(r, self));
     if (jis_number(self)) return *out = jfloat(jdouble(self)), RP_OK;
-    if (self.type == J_TEXT && rp__jinja_parse_float(jview_of(self.text), &f)) return *out = jfloat(f), RP_OK;
+    if (self.type == J_TEXT && rp__jinja_parse_float(jview_of(self.text), &f))
+        return *out = jfloat(f), RP_OK;
     return *out = is_given(arg[0]) ? arg[0] : jfloat(0), RP_OK;
 }
 
-/* Half to even, decided on the exact decimal value of the binary number, which the C library prints. */
+/* Half to even, decided on the exact decimal value of the binary number, which the C library
+ * prints. */
 static double round_double(double f, int64_t digits) {
     char s[400];
     if (!isfinite(f) || digits > 300) return f;
@@ -277,11 +304,13 @@ static int64_t round_int(int64_t i, int64_t digits) {
     return up ? down + unit : down;
 }
 
-FILTER(filter_round) {
+JINJA_BODY(filter_round) {
     int64_t digits = is_given(arg[0]) && jis_integer(arg[0]) ? jinteger(arg[0]) : 0;
     rp__str method = arg[1].type == J_TEXT ? jview_of(arg[1].text) : RP_STR("common");
     RP_TRY(rp__jinja_need_defined(r, self));
-    if (!jis_number(self)) return rp__jinja_fail(r, RP_EFORMAT, "round needs a number, not %s", rp__jinja_type_name(self));
+    if (!jis_number(self))
+        return rp__jinja_fail(r, RP_EFORMAT, "round needs a number, not %s",
+                              rp__jinja_type_name(self));
     if (rp__str_is(method, "common")) {
         if (self.type == J_FLOAT) return *out = jfloat(round_double(self.f, digits)), RP_OK;
         int64_t i = jinteger(self);
@@ -295,7 +324,7 @@ FILTER(filter_round) {
     return *out = jfloat((ceils ? ceil(scaled) : floor(scaled)) / unit), RP_OK;
 }
 
-FILTER(filter_default) {
+JINJA_BODY(filter_default) {
     (void)r;
     bool boolean = is_given(arg[1]) && rp__jinja_truth(arg[1]);
     static const jtext empty = {.p = ""};
@@ -303,7 +332,7 @@ FILTER(filter_default) {
     return *out = !use ? self : is_given(arg[0]) ? arg[0] : jstr(&empty), RP_OK;
 }
 
-FILTER(filter_attr) {
+JINJA_BODY(filter_attr) {
     if (arg[0].type != J_TEXT) return rp__jinja_fail(r, RP_EFORMAT, "attr needs a string");
     if (self.type == J_DICT && !rp__jinja_find_row(rp__jinja_dict_methods, jview_of(arg[0].text)))
         return *out = jundefined(arg[0].text), RP_OK; /* attributes only, no items */
@@ -311,17 +340,37 @@ FILTER(filter_attr) {
 }
 
 const jrow rp__jinja_filters[] = {
-    {"upper", "", filter_upper}, {"lower", "", filter_lower}, {"capitalize", "", filter_capitalize},
-    {"title", "", filter_title}, {"trim", "chars?", filter_trim}, {"string", "", filter_string},
-    {"replace", "old new count?", filter_replace}, {"safe", "", filter_safe}, {"escape", "", filter_escape},
-    {"e", "", filter_escape}, {"forceescape", "", filter_forceescape}, {"indent", "width? first? blank?", filter_indent},
-    {"center", "width?", filter_center}, {"wordcount", "", filter_wordcount},
-    {"truncate", "length? killwords? end? leeway?", filter_truncate}, {"format", "*", filter_format},
-    {"tojson", "ensure_ascii? indent? separators? sort_keys?", filter_tojson}, {"abs", "", filter_abs},
-    {"int", "default? base?", filter_int}, {"float", "default?", filter_float},
-    {"round", "precision? method?", filter_round}, {"default", "default_value? boolean?", filter_default},
-    {"d", "default_value? boolean?", filter_default}, {"attr", "name", filter_attr},
-    {"filesizeformat", "", NULL}, {"pprint", "", NULL}, {"striptags", "", NULL}, {"urlencode", "", NULL},
-    {"urlize", "", NULL}, {"wordwrap", "", NULL}, {"xmlattr", "", NULL}, {"random", "", NULL},
+    {"upper", "", filter_upper},
+    {"lower", "", filter_lower},
+    {"capitalize", "", filter_capitalize},
+    {"title", "", filter_title},
+    {"trim", "chars?", filter_trim},
+    {"string", "", filter_string},
+    {"replace", "old new count?", filter_replace},
+    {"safe", "", filter_safe},
+    {"escape", "", filter_escape},
+    {"e", "", filter_escape},
+    {"forceescape", "", filter_forceescape},
+    {"indent", "width? first? blank?", filter_indent},
+    {"center", "width?", filter_center},
+    {"wordcount", "", filter_wordcount},
+    {"truncate", "length? killwords? end? leeway?", filter_truncate},
+    {"format", "*", filter_format},
+    {"tojson", "ensure_ascii? indent? separators? sort_keys?", filter_tojson},
+    {"abs", "", filter_abs},
+    {"int", "default? base?", filter_int},
+    {"float", "default?", filter_float},
+    {"round", "precision? method?", filter_round},
+    {"default", "default_value? boolean?", filter_default},
+    {"d", "default_value? boolean?", filter_default},
+    {"attr", "name", filter_attr},
+    {"filesizeformat", "", NULL},
+    {"pprint", "", NULL},
+    {"striptags", "", NULL},
+    {"urlencode", "", NULL},
+    {"urlize", "", NULL},
+    {"wordwrap", "", NULL},
+    {"xmlattr", "", NULL},
+    {"random", "", NULL},
     {0},
 };

@@ -1,31 +1,36 @@
-/* Filters of sequences. What is lazy in Python (map, select, batch, ...) is computed at once here and handed out as
- * an iterator, which can be read once, has no length and is always true, as there. */
+/* Filters of sequences. What is lazy in Python (map, select, batch, ...) is computed at once here
+ * and handed out as an iterator, which can be read once, has no length and is always true, as
+ * there. */
 #include <string.h>
 
 #include "text/jinja_impl.h"
 
-#define FILTER(name)                                                                                                   \
-    static rp_status name(jrun *r, jvalue self, __attribute__((unused)) const jvalue *arg,                             \
-                          __attribute__((unused)) const jargs *all, jvalue *out)
-
-static bool is_given(jvalue v) { return v.type != J_MISSING; }
-static bool is_set(jvalue v) { return is_given(v) && rp__jinja_truth(v); }
-static jvalue missing(void) { return (jvalue){.type = J_MISSING}; }
+static bool is_given(jvalue v) {
+    return v.type != J_MISSING;
+}
+static bool is_set(jvalue v) {
+    return is_given(v) && rp__jinja_truth(v);
+}
+static jvalue missing(void) {
+    return (jvalue){.type = J_MISSING};
+}
 
 static rp_status need_integer(jrun *r, jvalue v, int64_t *out) {
     *out = 0;
-    if (!jis_integer(v)) return rp__jinja_fail(r, RP_EFORMAT, "an integer is needed, not %s", rp__jinja_type_name(v));
+    if (!jis_integer(v))
+        return rp__jinja_fail(r, RP_EFORMAT, "an integer is needed, not %s",
+                              rp__jinja_type_name(v));
     return *out = jinteger(v), RP_OK;
 }
 
 /* ---- whole sequences ---- */
 
-FILTER(filter_length) {
+JINJA_BODY(filter_length) {
     *out = jint(0);
     return rp__jinja_length(r, self, &out->i);
 }
 
-FILTER(filter_list) {
+JINJA_BODY(filter_list) {
     jvalue *items;
     size_t n;
     RP_TRY(rp__jinja_items(r, self, &items, &n));
@@ -34,7 +39,7 @@ FILTER(filter_list) {
     return RP_OK;
 }
 
-FILTER(filter_first) {
+JINJA_BODY(filter_first) {
     if (self.type == J_ITER) { /* takes one, leaves the rest */
         jiter *it = self.iter;
         return *out = it->at < it->n ? it->p[it->at++] : jundefined(NULL), RP_OK;
@@ -56,7 +61,7 @@ static rp_status need_reversible(jrun *r, jvalue v) {
     return rp__jinja_fail(r, RP_EFORMAT, "%s cannot be reversed", rp__jinja_type_name(v));
 }
 
-FILTER(filter_last) {
+JINJA_BODY(filter_last) {
     jvalue *items;
     size_t n;
     RP_TRY(need_reversible(r, self));
@@ -64,7 +69,7 @@ FILTER(filter_last) {
     return *out = n ? items[n - 1] : jundefined(NULL), RP_OK;
 }
 
-FILTER(filter_reverse) {
+JINJA_BODY(filter_reverse) {
     jvalue *items, made;
     size_t n;
     if (self.type == J_TEXT) return rp__jinja_slice(r, self, missing(), missing(), jint(-1), out);
@@ -75,7 +80,7 @@ FILTER(filter_reverse) {
     return rp__jinja_iter(r, made.list->p, n, out);
 }
 
-FILTER(filter_join) {
+JINJA_BODY(filter_join) {
     static const jtext none = {.p = ""};
     const jtext *separator = &none;
     jvalue *items;
@@ -92,7 +97,7 @@ FILTER(filter_join) {
     return rp__jinja_build(r, &b, out);
 }
 
-FILTER(filter_sum) {
+JINJA_BODY(filter_sum) {
     jvalue *items, total = is_given(arg[1]) ? arg[1] : jint(0);
     size_t n;
     if (total.type == J_TEXT) return rp__jinja_fail(r, RP_EFORMAT, "sum cannot add strings");
@@ -105,13 +110,15 @@ FILTER(filter_sum) {
     return *out = total, RP_OK;
 }
 
-FILTER(filter_items) {
+JINJA_BODY(filter_items) {
     if (self.type != J_UNDEFINED && self.type != J_DICT)
-        return rp__jinja_fail(r, RP_EFORMAT, "items needs a mapping, not %s", rp__jinja_type_name(self));
+        return rp__jinja_fail(r, RP_EFORMAT, "items needs a mapping, not %s",
+                              rp__jinja_type_name(self));
     jview view = {self.dict, VIEW_ITEMS};
     jvalue *items = NULL;
     size_t n = 0;
-    if (self.type == J_DICT) RP_TRY(rp__jinja_items(r, (jvalue){.type = J_VIEW, .view = &view}, &items, &n));
+    if (self.type == J_DICT)
+        RP_TRY(rp__jinja_items(r, (jvalue){.type = J_VIEW, .view = &view}, &items, &n));
     return rp__jinja_iter(r, items, n, out);
 }
 
@@ -140,21 +147,25 @@ static rp_status sort_keys(jrun *r, jvalue v, jvalue path, bool case_sensitive, 
     return RP_OK;
 }
 
-FILTER(filter_sort) {
+JINJA_BODY(filter_sort) {
     jvalue keys;
     RP_TRY(filter_list(r, self, NULL, NULL, out));
     size_t n = out->list->n;
     RP_TRY(rp__jinja_list(r, J_LIST, n, &keys));
-    for (size_t i = 0; i < n; i++) RP_TRY(sort_keys(r, out->list->p[i], arg[2], is_set(arg[1]), &keys.list->p[i]));
+    for (size_t i = 0; i < n; i++)
+        RP_TRY(sort_keys(r, out->list->p[i], arg[2], is_set(arg[1]), &keys.list->p[i]));
     return rp__jinja_sort(r, out->list->p, keys.list->p, n, is_set(arg[0]));
 }
 
-FILTER(filter_dictsort) {
+JINJA_BODY(filter_dictsort) {
     rp__str by = arg[1].type == J_TEXT ? jview_of(arg[1].text) : RP_STR("key");
     RP_TRY(rp__jinja_need_defined(r, self));
-    if (self.type != J_DICT) return rp__jinja_fail(r, RP_EFORMAT, "dictsort needs a dict, not %s", rp__jinja_type_name(self));
+    if (self.type != J_DICT)
+        return rp__jinja_fail(r, RP_EFORMAT, "dictsort needs a dict, not %s",
+                              rp__jinja_type_name(self));
     bool by_value = rp__str_is(by, "value");
-    if (!by_value && !rp__str_is(by, "key")) return rp__jinja_fail(r, RP_EFORMAT, "dictsort sorts by key or value");
+    if (!by_value && !rp__str_is(by, "key"))
+        return rp__jinja_fail(r, RP_EFORMAT, "dictsort sorts by key or value");
     jview view = {self.dict, VIEW_ITEMS};
     jvalue keys;
     RP_TRY(filter_list(r, (jvalue){.type = J_VIEW, .view = &view}, NULL, NULL, out));
@@ -181,10 +192,14 @@ static rp_status extreme(jrun *r, jvalue self, const jvalue *arg, int wanted, jv
     return RP_OK;
 }
 
-FILTER(filter_min) { return extreme(r, self, arg, -1, out); }
-FILTER(filter_max) { return extreme(r, self, arg, 1, out); }
+JINJA_BODY(filter_min) {
+    return extreme(r, self, arg, -1, out);
+}
+JINJA_BODY(filter_max) {
+    return extreme(r, self, arg, 1, out);
+}
 
-FILTER(filter_unique) {
+JINJA_BODY(filter_unique) {
     jvalue *items, kept, keys;
     size_t n, n_kept = 0;
     RP_TRY(rp__jinja_items(r, self, &items, &n));
@@ -195,7 +210,8 @@ FILTER(filter_unique) {
         bool seen = false;
         RP_TRY(sort_key(r, items[i], arg[1], is_set(arg[0]), &key));
         RP_TRY(rp__jinja_need_hashable(r, key));
-        for (size_t k = 0; !seen && k < n_kept; k++) RP_TRY(rp__jinja_equal(r, keys.list->p[k], key, &seen));
+        for (size_t k = 0; !seen && k < n_kept; k++)
+            RP_TRY(rp__jinja_equal(r, keys.list->p[k], key, &seen));
         if (seen) continue;
         keys.list->p[n_kept] = key;
         kept.list->p[n_kept++] = items[i];
@@ -204,7 +220,7 @@ FILTER(filter_unique) {
 }
 
 /* Sorts by the key, then makes a pair (key, items) of each run of equal ones. */
-FILTER(filter_groupby) {
+JINJA_BODY(filter_groupby) {
     jvalue list, keys, groups;
     RP_TRY(filter_list(r, self, NULL, NULL, &list));
     size_t n = list.list->n, n_groups = 0;
@@ -213,7 +229,8 @@ FILTER(filter_groupby) {
     for (size_t i = 0; i < n; i++) {
         jvalue *key = &keys.list->p[i];
         RP_TRY(rp__jinja_path(r, list.list->p[i], arg[0], arg[1], key));
-        if (!is_set(arg[2]) && key->type == J_TEXT) RP_TRY(rp__jinja_recase(r, key->text, CASE_LOWER, key));
+        if (!is_set(arg[2]) && key->type == J_TEXT)
+            RP_TRY(rp__jinja_recase(r, key->text, CASE_LOWER, key));
     }
     RP_TRY(rp__jinja_sort(r, list.list->p, keys.list->p, n, false));
     for (size_t i = 0, end; i < n; i = end) {
@@ -236,7 +253,8 @@ FILTER(filter_groupby) {
 /* ---- cutting ---- */
 
 /* A list of items[begin..end) and, when it is given, one `fill` repeated `n_fill` times. */
-static rp_status piece(jrun *r, const jvalue *items, size_t begin, size_t end, jvalue fill, size_t n_fill, jvalue *out) {
+static rp_status piece(jrun *r, const jvalue *items, size_t begin, size_t end, jvalue fill,
+                       size_t n_fill, jvalue *out) {
     size_t n = end - begin;
     if (!is_given(fill) || fill.type == J_NONE) n_fill = 0;
     RP_TRY(rp__jinja_list(r, J_LIST, n + n_fill, out));
@@ -245,13 +263,15 @@ static rp_status piece(jrun *r, const jvalue *items, size_t begin, size_t end, j
     return RP_OK;
 }
 
-FILTER(filter_batch) {
+JINJA_BODY(filter_batch) {
     jvalue *items, made;
     size_t n, k = 0;
     int64_t width;
     RP_TRY(need_integer(r, arg[0], &width));
     RP_TRY(rp__jinja_items(r, self, &items, &n));
-    if (width <= 0) return rp__jinja_fail(r, RP_EUNSUPPORTED, "batch needs a positive number, not %lld", (long long)width);
+    if (width <= 0)
+        return rp__jinja_fail(r, RP_EUNSUPPORTED, "batch needs a positive number, not %lld",
+                              (long long)width);
     size_t w = (size_t)width;
     RP_TRY(rp__jinja_list(r, J_LIST, n / w + 1, &made));
     for (size_t i = 0; i < n; i += w) {
@@ -262,7 +282,7 @@ FILTER(filter_batch) {
     return rp__jinja_iter(r, made.list->p, k, out);
 }
 
-FILTER(filter_slice) {
+JINJA_BODY(filter_slice) {
     jvalue *items, made;
     size_t n;
     int64_t slices;
@@ -270,7 +290,8 @@ FILTER(filter_slice) {
     RP_TRY(rp__jinja_items(r, self, &items, &n));
     if (slices == 0) return rp__jinja_fail(r, RP_EFORMAT, "slice needs a number that is not zero");
     if (slices < 0) return rp__jinja_iter(r, NULL, 0, out);
-    if (slices > JINJA_MAX_RANGE) return rp__jinja_fail(r, RP_ELIMIT, "slice makes at most %d slices", JINJA_MAX_RANGE);
+    if (slices > JINJA_MAX_RANGE)
+        return rp__jinja_fail(r, RP_ELIMIT, "slice makes at most %d slices", JINJA_MAX_RANGE);
     size_t s = (size_t)slices, each = n / s, longer = n % s, at = 0;
     RP_TRY(rp__jinja_list(r, J_LIST, s, &made));
     for (size_t i = 0; i < s; i++) {
@@ -289,36 +310,46 @@ static rp_status need_name(jrun *r, const jargs *all, size_t at, const char *fil
     return *out = jview_of(all->p[at].text), RP_OK;
 }
 
-static rp_status map_attribute(jrun *r, const jvalue *items, size_t n, const jargs *all, jvalue *made) {
+static rp_status map_attribute(jrun *r, const jvalue *items, size_t n, const jargs *all,
+                               jvalue *made) {
     jvalue path = missing(), fallback = missing();
     for (size_t i = 0; i < all->n_kw; i++) {
         rp__str name = jview_of(all->kw[i].name);
-        if (rp__str_is(name, "attribute")) path = all->kw[i].value;
-        else if (rp__str_is(name, "default")) fallback = all->kw[i].value;
-        else return rp__jinja_fail(r, RP_EFORMAT, "map has no argument \"%.*s\"", (int)name.n, name.p);
+        if (rp__str_is(name, "attribute"))
+            path = all->kw[i].value;
+        else if (rp__str_is(name, "default"))
+            fallback = all->kw[i].value;
+        else
+            return rp__jinja_fail(r, RP_EFORMAT, "map has no argument \"%.*s\"", (int)name.n,
+                                  name.p);
     }
     if (!is_given(path)) return rp__jinja_fail(r, RP_EFORMAT, "map needs a filter or an attribute");
     for (size_t i = 0; i < n; i++) RP_TRY(rp__jinja_path(r, items[i], path, fallback, &made[i]));
     return RP_OK;
 }
 
-static rp_status map_filter(jrun *r, const jvalue *items, size_t n, const jargs *all, jvalue *made) {
+static rp_status map_filter(jrun *r, const jvalue *items, size_t n, const jargs *all,
+                            jvalue *made) {
     rp__str name;
     RP_TRY(need_name(r, all, 0, "map", &name));
     const jrow *row = rp__jinja_find_filter(name);
-    if (!row) return rp__jinja_fail(r, RP_EUNSUPPORTED, "the filter \"%.*s\" is not known", (int)name.n, name.p);
+    if (!row)
+        return rp__jinja_fail(r, RP_EUNSUPPORTED, "the filter \"%.*s\" is not known", (int)name.n,
+                              name.p);
     jargs rest = {all->p + 1, all->n - 1, all->kw, all->n_kw};
-    for (size_t i = 0; i < n; i++) RP_TRY(rp__jinja_apply(r, "filter", row, items[i], &rest, &made[i]));
+    for (size_t i = 0; i < n; i++)
+        RP_TRY(rp__jinja_apply(r, "filter", row, items[i], &rest, &made[i]));
     return RP_OK;
 }
 
-FILTER(filter_map) {
+JINJA_BODY(filter_map) {
     jvalue *items, made;
     size_t n;
     if (!rp__jinja_truth(self)) return rp__jinja_iter(r, NULL, 0, out); /* None too */
     RP_TRY(rp__jinja_items(r, self, &items, &n));
     RP_TRY(rp__jinja_list(r, J_LIST, n, &made));
-    RP_TRY(all->n ? map_filter(r, items, n, all, made.list->p) : map_attribute(r, items, n, all, made.list->p));
+    RP_TRY(all->n ? map_filter(r, items, n, all, made.list->p)
+                  : map_attribute(r, items, n, all, made.list->p));
     return rp__jinja_iter(r, made.list->p, n, out);
 }
 
@@ -328,21 +359,25 @@ static rp_status passes(jrun *r, jvalue v, const jrow *test, const jargs *args, 
     return *out = rp__jinja_truth(result), RP_OK;
 }
 
-static rp_status pick(jrun *r, jvalue self, const jargs *all, bool by_attribute, bool wanted, jvalue *out) {
+static rp_status pick(jrun *r, jvalue self, const jargs *all, bool by_attribute, bool wanted,
+                      jvalue *out) {
     jvalue *items, made, path = missing();
     size_t n, n_made = 0, at = by_attribute;
     const jrow *test = NULL;
     if (!rp__jinja_truth(self)) return rp__jinja_iter(r, NULL, 0, out);
     RP_TRY(rp__jinja_items(r, self, &items, &n));
     if (by_attribute) {
-        if (!all->n) return rp__jinja_fail(r, RP_EFORMAT, "selectattr and rejectattr need an attribute");
+        if (!all->n)
+            return rp__jinja_fail(r, RP_EFORMAT, "selectattr and rejectattr need an attribute");
         path = all->p[0];
     }
     if (all->n > at) {
         rp__str name;
         RP_TRY(need_name(r, all, at, "select", &name));
         test = rp__jinja_find_row(rp__jinja_tests, name);
-        if (!test) return rp__jinja_fail(r, RP_EUNSUPPORTED, "the test \"%.*s\" is not known", (int)name.n, name.p);
+        if (!test)
+            return rp__jinja_fail(r, RP_EUNSUPPORTED, "the test \"%.*s\" is not known", (int)name.n,
+                                  name.p);
     }
     jargs rest = {all->p + at + 1, all->n > at ? all->n - at - 1 : 0, all->kw, all->n_kw};
     RP_TRY(rp__jinja_list(r, J_LIST, n, &made));
@@ -356,20 +391,41 @@ static rp_status pick(jrun *r, jvalue self, const jargs *all, bool by_attribute,
     return rp__jinja_iter(r, made.list->p, n_made, out);
 }
 
-FILTER(filter_select) { return pick(r, self, all, false, true, out); }
-FILTER(filter_reject) { return pick(r, self, all, false, false, out); }
-FILTER(filter_selectattr) { return pick(r, self, all, true, true, out); }
-FILTER(filter_rejectattr) { return pick(r, self, all, true, false, out); }
+JINJA_BODY(filter_select) {
+    return pick(r, self, all, false, true, out);
+}
+JINJA_BODY(filter_reject) {
+    return pick(r, self, all, false, false, out);
+}
+JINJA_BODY(filter_selectattr) {
+    return pick(r, self, all, true, true, out);
+}
+JINJA_BODY(filter_rejectattr) {
+    return pick(r, self, all, true, false, out);
+}
 
 const jrow rp__jinja_sequence_filters[] = {
-    {"length", "", filter_length}, {"count", "", filter_length}, {"list", "", filter_list}, {"first", "", filter_first},
-    {"last", "", filter_last}, {"reverse", "", filter_reverse}, {"join", "d? attribute?", filter_join},
-    {"sum", "attribute? start?", filter_sum}, {"items", "", filter_items},
+    {"length", "", filter_length},
+    {"count", "", filter_length},
+    {"list", "", filter_list},
+    {"first", "", filter_first},
+    {"last", "", filter_last},
+    {"reverse", "", filter_reverse},
+    {"join", "d? attribute?", filter_join},
+    {"sum", "attribute? start?", filter_sum},
+    {"items", "", filter_items},
     {"sort", "reverse? case_sensitive? attribute?", filter_sort},
-    {"dictsort", "case_sensitive? by? reverse?", filter_dictsort}, {"min", "case_sensitive? attribute?", filter_min},
-    {"max", "case_sensitive? attribute?", filter_max}, {"unique", "case_sensitive? attribute?", filter_unique},
-    {"groupby", "attribute default? case_sensitive?", filter_groupby}, {"batch", "linecount fill_with?", filter_batch},
-    {"slice", "slices fill_with?", filter_slice}, {"map", "*", filter_map}, {"select", "*", filter_select},
-    {"reject", "*", filter_reject}, {"selectattr", "*", filter_selectattr}, {"rejectattr", "*", filter_rejectattr},
+    {"dictsort", "case_sensitive? by? reverse?", filter_dictsort},
+    {"min", "case_sensitive? attribute?", filter_min},
+    {"max", "case_sensitive? attribute?", filter_max},
+    {"unique", "case_sensitive? attribute?", filter_unique},
+    {"groupby", "attribute default? case_sensitive?", filter_groupby},
+    {"batch", "linecount fill_with?", filter_batch},
+    {"slice", "slices fill_with?", filter_slice},
+    {"map", "*", filter_map},
+    {"select", "*", filter_select},
+    {"reject", "*", filter_reject},
+    {"selectattr", "*", filter_selectattr},
+    {"rejectattr", "*", filter_rejectattr},
     {0},
 };

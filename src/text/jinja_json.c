@@ -27,7 +27,8 @@ static rp_status dict_from_json(jrun *r, const json_t *json, bool mark, jvalue *
     size_t n;
     json_t *value;
     RP_TRY(rp__jinja_dict(r, json_object_size(json), J_DICT, out));
-    json_object_keylen_foreach((json_t *)json, name, n, value) { /* the macro reads only, but is not const */
+    json_object_keylen_foreach((json_t *)json, name, n,
+                               value) { /* the macro reads only, but is not const */
         jpair *p = &out->dict->p[out->dict->n];
         RP_TRY(text_from_json(r, name, n, mark, &p->key));
         RP_TRY(rp__jinja_from_json(r, value, mark, &p->value));
@@ -45,15 +46,23 @@ static rp_status list_from_json(jrun *r, const json_t *json, bool mark, jvalue *
 
 rp_status rp__jinja_from_json(jrun *r, const json_t *json, bool mark, jvalue *out) {
     switch (json_typeof(json)) {
-    case JSON_NULL: return *out = jnone(), RP_OK;
-    case JSON_TRUE: case JSON_FALSE: return *out = jbool(json_is_true(json)), RP_OK;
-    case JSON_INTEGER: return *out = jint(json_integer_value(json)), RP_OK;
-    case JSON_REAL: return *out = jfloat(json_real_value(json)), RP_OK;
-    case JSON_STRING: return text_from_json(r, json_string_value(json), json_string_length(json), mark, out);
-    default: break;
+    case JSON_NULL:
+        return *out = jnone(), RP_OK;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return *out = jbool(json_is_true(json)), RP_OK;
+    case JSON_INTEGER:
+        return *out = jint(json_integer_value(json)), RP_OK;
+    case JSON_REAL:
+        return *out = jfloat(json_real_value(json)), RP_OK;
+    case JSON_STRING:
+        return text_from_json(r, json_string_value(json), json_string_length(json), mark, out);
+    default:
+        break;
     }
     RP_TRY(rp__jinja_descend(r));
-    RP_TRY(json_is_object(json) ? dict_from_json(r, json, mark, out) : list_from_json(r, json, mark, out));
+    RP_TRY(json_is_object(json) ? dict_from_json(r, json, mark, out)
+                                : list_from_json(r, json, mark, out));
     jascend(r);
     return RP_OK;
 }
@@ -64,9 +73,13 @@ static rp_status dump_escape(jrun *r, jbuilder *b, uint32_t cp) {
     char s[16];
     static const char from[] = "\"\\\n\r\t\f\b", to[] = "\"\\nrtfb";
     const char *at = cp < 0x80 && cp ? strchr(from, (int)cp) : NULL;
-    if (at) snprintf(s, sizeof s, "\\%c", to[at - from]);
-    else if (cp < 0x10000) snprintf(s, sizeof s, "\\u%04x", cp);
-    else snprintf(s, sizeof s, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10), 0xDC00 + ((cp - 0x10000) & 0x3FF));
+    if (at)
+        snprintf(s, sizeof s, "\\%c", to[at - from]);
+    else if (cp < 0x10000)
+        snprintf(s, sizeof s, "\\u%04x", cp);
+    else
+        snprintf(s, sizeof s, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10),
+                 0xDC00 + ((cp - 0x10000) & 0x3FF));
     return rp__jinja_put_str(r, b, s);
 }
 
@@ -87,10 +100,14 @@ static rp_status dump_text(jrun *r, jbuilder *b, const jtext *t, bool ascii) {
 }
 
 static void number_text(jvalue v, char s[40]) {
-    if (v.type == J_INT) snprintf(s, 40, "%lld", (long long)v.i);
-    else if (isnan(v.f)) strcpy(s, "NaN");
-    else if (isinf(v.f)) strcpy(s, v.f < 0 ? "-Infinity" : "Infinity");
-    else rp__jinja_float_repr(v.f, s);
+    if (v.type == J_INT)
+        snprintf(s, 40, "%lld", (long long)v.i);
+    else if (isnan(v.f))
+        strcpy(s, "NaN");
+    else if (isinf(v.f))
+        strcpy(s, v.f < 0 ? "-Infinity" : "Infinity");
+    else
+        rp__jinja_float_repr(v.f, s);
 }
 
 /* Keys that are not texts are written as the texts of their JSON. */
@@ -100,7 +117,8 @@ static rp_status dump_key(jrun *r, jbuilder *b, jvalue key, const jdump *how) {
     if (key.type == J_NONE) return rp__jinja_put_str(r, b, "\"null\"");
     if (key.type == J_BOOL) return rp__jinja_put_str(r, b, key.b ? "\"true\"" : "\"false\"");
     if (!jis_number(key))
-        return rp__jinja_fail(r, RP_EFORMAT, "tojson cannot write a key of type %s", rp__jinja_type_name(key));
+        return rp__jinja_fail(r, RP_EFORMAT, "tojson cannot write a key of type %s",
+                              rp__jinja_type_name(key));
     number_text(key, s);
     RP_TRY(rp__jinja_put_str(r, b, "\""));
     RP_TRY(rp__jinja_put_str(r, b, s));
@@ -131,7 +149,8 @@ static rp_status dump_dict(jrun *r, jbuilder *b, const jdict *d, const jdump *ho
     jvalue keys, values;
     RP_TRY(rp__jinja_list(r, J_LIST, d->n, &keys));
     RP_TRY(rp__jinja_list(r, J_LIST, d->n, &values));
-    for (size_t i = 0; i < d->n; i++) keys.list->p[i] = d->p[i].key, values.list->p[i] = d->p[i].value;
+    for (size_t i = 0; i < d->n; i++)
+        keys.list->p[i] = d->p[i].key, values.list->p[i] = d->p[i].value;
     if (how->sort_keys) RP_TRY(rp__jinja_sort(r, values.list->p, keys.list->p, d->n, false));
     RP_TRY(rp__jinja_put_str(r, b, "{"));
     for (size_t i = 0; i < d->n; i++) {
@@ -148,15 +167,26 @@ static rp_status dump_dict(jrun *r, jbuilder *b, const jdict *d, const jdump *ho
 static rp_status dump(jrun *r, jbuilder *b, jvalue v, const jdump *how, int level) {
     char s[40];
     switch (v.type) {
-    case J_NONE: return rp__jinja_put_str(r, b, "null");
-    case J_BOOL: return rp__jinja_put_str(r, b, v.b ? "true" : "false");
-    case J_INT: case J_FLOAT: number_text(v, s); return rp__jinja_put_str(r, b, s);
-    case J_TEXT: return dump_text(r, b, v.text, how->ensure_ascii);
-    case J_LIST: case J_TUPLE: case J_DICT: break;
-    default: return rp__jinja_fail(r, RP_EFORMAT, "tojson cannot write %s", rp__jinja_type_name(v));
+    case J_NONE:
+        return rp__jinja_put_str(r, b, "null");
+    case J_BOOL:
+        return rp__jinja_put_str(r, b, v.b ? "true" : "false");
+    case J_INT:
+    case J_FLOAT:
+        number_text(v, s);
+        return rp__jinja_put_str(r, b, s);
+    case J_TEXT:
+        return dump_text(r, b, v.text, how->ensure_ascii);
+    case J_LIST:
+    case J_TUPLE:
+    case J_DICT:
+        break;
+    default:
+        return rp__jinja_fail(r, RP_EFORMAT, "tojson cannot write %s", rp__jinja_type_name(v));
     }
     RP_TRY(rp__jinja_descend(r));
-    RP_TRY(v.type == J_DICT ? dump_dict(r, b, v.dict, how, level) : dump_list(r, b, v.list, how, level));
+    RP_TRY(v.type == J_DICT ? dump_dict(r, b, v.dict, how, level)
+                            : dump_list(r, b, v.list, how, level));
     jascend(r);
     return RP_OK;
 }

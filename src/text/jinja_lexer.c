@@ -1,8 +1,10 @@
 /* Template source to tokens.
  *
- * Owns: where text ends and tags begin, whitespace control (trim_blocks and lstrip_blocks are on, as transformers
- * sets them), comments, raw blocks, literals. Brackets must match: inside them "}}" and "%}" are operators, so that
- * `{{ {'a': {}} }}` reads as it should. Data tokens are views of the source, which the template's arena keeps. */
+ * Owns: where text ends and tags begin, whitespace control (trim_blocks and lstrip_blocks are on,
+ * as transformers sets them), comments, raw blocks, literals. Brackets must match: inside them "}}"
+ * and "%}" are operators, so that
+ * `{{ {'a': {}} }}` reads as it should. Data tokens are views of the source, which the template's
+ * arena keeps. */
 #include <string.h>
 
 #include <utf8proc.h>
@@ -12,7 +14,7 @@
 
 typedef struct lexer {
     jparser *p;
-    const char *s; /* newlines are "\n" only; the one at the end is gone */
+    const char *s;         /* newlines are "\n" only; the one at the end is gone */
     size_t n, at, counted; /* lines are counted up to `counted` */
     uint32_t line;
     char brackets[JINJA_MAX_NESTING]; /* the closing ones that are awaited */
@@ -76,8 +78,8 @@ static rp_status add_data(lexer *x, size_t begin, size_t end) {
     return RP_OK;
 }
 
-/* Where text before a tag ends: "-" strips all white space; a tag that is not an expression and stands first on its
- * line loses the spaces before it, unless it says "+". */
+/* Where text before a tag ends: "-" strips all white space; a tag that is not an expression and
+ * stands first on its line loses the spaces before it, unless it says "+". */
 static size_t data_end(const lexer *x, size_t begin, size_t tag, bool is_print) {
     char sign = tag + 2 < x->n ? x->s[tag + 2] : 0;
     if (sign == '-') return trim_end(x, begin, tag);
@@ -89,16 +91,18 @@ static size_t data_end(const lexer *x, size_t begin, size_t tag, bool is_print) 
     return tag;
 }
 
-/* After "%}" or "#}" one newline goes; after "-%}" all white space; after "+%}" nothing. Sees whether a tag ends at
- * `at`, and sets where the text goes on. */
+/* After "%}" or "#}" one newline goes; after "-%}" all white space; after "+%}" nothing. Sees
+ * whether a tag ends at `at`, and sets where the text goes on. */
 static bool tag_ends(const lexer *x, size_t at, const char *end, size_t *next) {
     if (at >= x->n) return false;
     char sign = x->s[at];
     size_t close = sign == '-' || sign == '+' ? at + 1 : at;
     if (!starts_at(x, close, end)) return false;
     close += 2;
-    if (sign == '-') close = skip_space(x, close);
-    else if (sign != '+' && close < x->n && x->s[close] == '\n') close++;
+    if (sign == '-')
+        close = skip_space(x, close);
+    else if (sign != '+' && close < x->n && x->s[close] == '\n')
+        close++;
     *next = close;
     return true;
 }
@@ -107,7 +111,9 @@ static rp_status lex_comment(lexer *x, size_t tag) {
     size_t at = tag + 2, next = 0;
     if (at < x->n && (x->s[at] == '-' || x->s[at] == '+')) at++;
     while (at < x->n && !tag_ends(x, at, "#}", &next)) at++;
-    if (at >= x->n) return rp__jinja_parse_fail(x->p, RP_EFORMAT, line_of(x, tag), "the comment has no end \"#}\"");
+    if (at >= x->n)
+        return rp__jinja_parse_fail(x->p, RP_EFORMAT, line_of(x, tag),
+                                    "the comment has no end \"#}\"");
     x->at = next;
     return RP_OK;
 }
@@ -121,9 +127,12 @@ static bool raw_begins(const lexer *x, size_t tag, size_t *begin) {
     size_t at = skip_space(x, after_sign(x, tag + 2));
     if (!starts_at(x, at, "raw")) return false;
     at = skip_space(x, at + 3);
-    if (starts_at(x, at, "%}")) *begin = at + 2;
-    else if (starts_at(x, at, "-%}")) *begin = skip_space(x, at + 3);
-    else return false;
+    if (starts_at(x, at, "%}"))
+        *begin = at + 2;
+    else if (starts_at(x, at, "-%}"))
+        *begin = skip_space(x, at + 3);
+    else
+        return false;
     return true;
 }
 
@@ -142,7 +151,9 @@ static rp_status lex_raw(lexer *x, size_t tag, size_t begin) {
 
 /* ---- inside tags ---- */
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 static bool is_name_byte(const lexer *x, size_t at, size_t *took) {
     char c = x->s[at];
@@ -201,13 +212,15 @@ static size_t integer_at(const lexer *x, int *base, size_t *digits) {
     *base = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 10;
     *digits = *base == 10 ? at : at + 2;
     size_t end = *digits;
-    bool zeros = *base == 10 && x->s[at] == '0'; /* "0", "000": digits after a leading zero are another token */
+    bool zeros = *base == 10 &&
+                 x->s[at] == '0'; /* "0", "000": digits after a leading zero are another token */
     while (end < x->n) {
         size_t d = end + (x->s[end] == '_' && (end > *digits || *base != 10) ? 1 : 0);
         if (d >= x->n || digit_value(x->s[d]) >= *base || (zeros && x->s[d] != '0')) break;
         end = d + 1;
     }
-    if (end == *digits) *base = 10, *digits = at, end = at + 1; /* "0x" without digits: 0, then a name */
+    if (end == *digits)
+        *base = 10, *digits = at, end = at + 1; /* "0x" without digits: 0, then a name */
     return end;
 }
 
@@ -219,7 +232,8 @@ static rp_status lex_integer(lexer *x) {
         if (x->s[i] == '_') continue;
         if (value > ((uint64_t)INT64_MAX - (uint64_t)digit_value(x->s[i])) / (uint64_t)base)
             return rp__jinja_parse_fail(x->p, RP_EUNSUPPORTED, line_of(x, begin),
-                                        "the integer %.*s needs more than 64 bits", (int)(end - begin), x->s + begin);
+                                        "the integer %.*s needs more than 64 bits",
+                                        (int)(end - begin), x->s + begin);
         value = value * (uint64_t)base + (uint64_t)digit_value(x->s[i]);
     }
     jtoken *t = add_token(x, T_INT, begin);
@@ -235,7 +249,8 @@ static rp_status lex_number(lexer *x) {
     jtoken *t = add_token(x, T_FLOAT, x->at);
     if (!t) return x->p->status;
     if (!rp__jinja_parse_float((rp__str){x->s + x->at, n}, &t->f))
-        return rp__jinja_parse_fail(x->p, RP_EFORMAT, t->line, "bad number %.*s", (int)n, x->s + x->at);
+        return rp__jinja_parse_fail(x->p, RP_EFORMAT, t->line, "bad number %.*s", (int)n,
+                                    x->s + x->at);
     x->at += n;
     return RP_OK;
 }
@@ -244,13 +259,15 @@ static rp_status lex_number(lexer *x) {
 static uint32_t escape_digits(const char *s, size_t n, size_t most, int base, size_t *got) {
     uint32_t v = 0;
     size_t i = 0;
-    for (; i < n && i < most && digit_value(s[i]) < base; i++) v = v * (uint32_t)base + (uint32_t)digit_value(s[i]);
+    for (; i < n && i < most && digit_value(s[i]) < base; i++)
+        v = v * (uint32_t)base + (uint32_t)digit_value(s[i]);
     *got = i;
     return v;
 }
 
-/* Python decodes literals with "unicode-escape" after writing characters beyond ASCII as escapes themselves: a
- * backslash before such a character therefore yields the backslash and that escape, spelled out. */
+/* Python decodes literals with "unicode-escape" after writing characters beyond ASCII as escapes
+ * themselves: a backslash before such a character therefore yields the backslash and that escape,
+ * spelled out. */
 static size_t unescape_wide(const char *s, size_t n, char *out, size_t *n_out) {
     static const char hex[] = "0123456789abcdef";
     uint32_t cp;
@@ -264,7 +281,8 @@ static size_t unescape_wide(const char *s, size_t n, char *out, size_t *n_out) {
     return took;
 }
 
-/* One escape at s (after the backslash): writes at most 10 bytes, returns how many bytes it took; 0: malformed. */
+/* One escape at s (after the backslash): writes at most 10 bytes, returns how many bytes it took;
+ * 0: malformed. */
 static size_t unescape(const char *s, size_t n, char *out, size_t *n_out) {
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
     const char *at = strchr(from, s[0]);
@@ -276,7 +294,8 @@ static size_t unescape(const char *s, size_t n, char *out, size_t *n_out) {
     }
     size_t got, want = s[0] == 'x' ? 2 : s[0] == 'u' ? 4 : s[0] == 'U' ? 8 : 0;
     if (want || (s[0] >= '0' && s[0] <= '7')) {
-        uint32_t cp = want ? escape_digits(s + 1, n - 1, want, 16, &got) : escape_digits(s, n, 3, 8, &got);
+        uint32_t cp =
+            want ? escape_digits(s + 1, n - 1, want, 16, &got) : escape_digits(s, n, 3, 8, &got);
         if ((want && got != want) || cp > 0x10FFFF || (cp >= 0xD800 && cp <= 0xDFFF)) return 0;
         *n_out = rp__utf8_encode(cp, out);
         return want ? 1 + want : got;
@@ -288,7 +307,8 @@ static size_t unescape(const char *s, size_t n, char *out, size_t *n_out) {
 }
 
 static rp_status unescape_string(lexer *x, size_t begin, size_t end, jtoken *t) {
-    /* An escape never gets longer but for "\" before a wide character: 3 bytes there become up to 10. */
+    /* An escape never gets longer but for "\" before a wide character: 3 bytes there become up
+     * to 10. */
     char *out = rp__jinja_parse_alloc(x->p, (end - begin) * 4 + 16);
     if (!out) return x->p->status;
     size_t n = 0;
@@ -299,7 +319,8 @@ static rp_status unescape_string(lexer *x, size_t begin, size_t end, jtoken *t) 
         }
         size_t n_out, took = unescape(x->s + i + 1, end - i - 1, out + n, &n_out);
         if (!took)
-            return rp__jinja_parse_fail(x->p, RP_EFORMAT, t->line, "the string has a bad escape \"\\%c\"", x->s[i + 1]);
+            return rp__jinja_parse_fail(x->p, RP_EFORMAT, t->line,
+                                        "the string has a bad escape \"\\%c\"", x->s[i + 1]);
         n += n_out, i += 1 + took;
     }
     t->text = (rp__str){out, n};
@@ -311,7 +332,8 @@ static rp_status lex_string(lexer *x) {
     size_t begin = x->at + 1, end = begin;
     while (end < x->n && x->s[end] != quote) end += x->s[end] == '\\' ? 2 : 1;
     uint32_t line = line_of(x, x->at);
-    if (end >= x->n) return rp__jinja_parse_fail(x->p, RP_EFORMAT, line, "the string has no end %c", quote);
+    if (end >= x->n)
+        return rp__jinja_parse_fail(x->p, RP_EFORMAT, line, "the string has no end %c", quote);
     jtoken *t = add_token(x, T_STRING, x->at);
     if (!t) return x->p->status;
     x->at = end + 1;
@@ -324,8 +346,8 @@ static rp_status balance(lexer *x, char c) {
     char closes = c == '(' ? ')' : c == '[' ? ']' : c == '{' ? '}' : 0;
     if (closes) {
         if (x->n_brackets == sizeof x->brackets)
-            return rp__jinja_parse_fail(x->p, RP_ELIMIT, line_of(x, x->at), "brackets nest deeper than %d",
-                                        JINJA_MAX_NESTING);
+            return rp__jinja_parse_fail(x->p, RP_ELIMIT, line_of(x, x->at),
+                                        "brackets nest deeper than %d", JINJA_MAX_NESTING);
         x->brackets[x->n_brackets++] = closes;
         return RP_OK;
     }
@@ -336,8 +358,11 @@ static rp_status balance(lexer *x, char c) {
 }
 
 static rp_status lex_operator(lexer *x) {
-    static const struct { const char *text; int op; } two[] = {
-        {"//", TOK_FLOORDIV}, {"**", TOK_POW}, {"==", TOK_EQ}, {"!=", TOK_NE}, {"<=", TOK_LE}, {">=", TOK_GE}};
+    static const struct {
+        const char *text;
+        int op;
+    } two[] = {{"//", TOK_FLOORDIV}, {"**", TOK_POW}, {"==", TOK_EQ},
+               {"!=", TOK_NE},       {"<=", TOK_LE},  {">=", TOK_GE}};
     int op = 0;
     for (size_t i = 0; i < sizeof two / sizeof *two && !op; i++)
         if (starts_at(x, x->at, two[i].text)) op = two[i].op;
@@ -347,8 +372,8 @@ static rp_status lex_operator(lexer *x) {
     if (!op) {
         uint32_t cp;
         n = rp__jinja_next(x->s + x->at, x->n - x->at, &cp);
-        return rp__jinja_parse_fail(x->p, RP_EFORMAT, line_of(x, x->at), "unexpected character \"%.*s\"", (int)n,
-                                    x->s + x->at);
+        return rp__jinja_parse_fail(x->p, RP_EFORMAT, line_of(x, x->at),
+                                    "unexpected character \"%.*s\"", (int)n, x->s + x->at);
     }
     RP_TRY(balance(x, c));
     jtoken *t = add_token(x, T_OP, x->at);
@@ -394,7 +419,9 @@ static rp_status lex_tag(lexer *x, size_t tag, bool is_print) {
 
 static rp_status lex_text(lexer *x) {
     size_t begin = x->at, tag = begin;
-    while (tag < x->n && !(x->s[tag] == '{' && tag + 1 < x->n && strchr("{%#", x->s[tag + 1]) && x->s[tag + 1])) tag++;
+    while (tag < x->n &&
+           !(x->s[tag] == '{' && tag + 1 < x->n && strchr("{%#", x->s[tag + 1]) && x->s[tag + 1]))
+        tag++;
     if (tag >= x->n) {
         x->at = x->n;
         return add_data(x, begin, x->n);
@@ -423,7 +450,8 @@ static char *normalize(jparser *p, rp__str source, size_t *n_out) {
 
 rp_status rp__jinja_lex(jparser *p, rp__str source) {
     if (source.n > JINJA_MAX_SOURCE)
-        return rp__jinja_parse_fail(p, RP_ELIMIT, 0, "the template has %zu bytes; at most %zu are read", source.n,
+        return rp__jinja_parse_fail(p, RP_ELIMIT, 0,
+                                    "the template has %zu bytes; at most %zu are read", source.n,
                                     JINJA_MAX_SOURCE);
     if (!rp__utf8_valid(source.p, source.n))
         return rp__jinja_parse_fail(p, RP_EFORMAT, 0, "the template is not well-formed UTF-8");

@@ -1,20 +1,17 @@
-/* Methods of strings, dictionaries, lists and numbers. Rows without a body exist in Python and are refused here. */
+/* Methods of strings, dictionaries, lists and numbers. Rows without a body exist in Python and are
+ * refused here. */
 #include <string.h>
 
 #include "base/utf8.h"
 #include "text/jinja_impl.h"
-
-#define METHOD(name)                                                                                                   \
-    static rp_status name(__attribute__((unused)) jrun *r, __attribute__((unused)) jvalue self,                        \
-                          __attribute__((unused)) const jvalue *arg, __attribute__((unused)) const jargs *all,         \
-                          __attribute__((unused)) jvalue *out)
 
 /* ---- arguments ---- */
 
 static rp_status need_text(jrun *r, jvalue v, const jtext **out) {
     *out = NULL;
     RP_TRY(rp__jinja_need_defined(r, v));
-    if (v.type != J_TEXT) return rp__jinja_fail(r, RP_EFORMAT, "a string is needed, not %s", rp__jinja_type_name(v));
+    if (v.type != J_TEXT)
+        return rp__jinja_fail(r, RP_EFORMAT, "a string is needed, not %s", rp__jinja_type_name(v));
     return *out = v.text, RP_OK;
 }
 
@@ -22,12 +19,16 @@ static rp_status integer_or(jrun *r, jvalue v, int64_t fallback, int64_t *out) {
     *out = fallback;
     if (v.type == J_MISSING) return RP_OK;
     RP_TRY(rp__jinja_need_defined(r, v));
-    if (!jis_integer(v)) return rp__jinja_fail(r, RP_EFORMAT, "an integer is needed, not %s", rp__jinja_type_name(v));
+    if (!jis_integer(v))
+        return rp__jinja_fail(r, RP_EFORMAT, "an integer is needed, not %s",
+                              rp__jinja_type_name(v));
     return *out = jinteger(v), RP_OK;
 }
 
-/* Optional start and end, in characters and possibly negative, as bytes. false in *ok: start lies behind the end. */
-static rp_status byte_bounds(jrun *r, const jtext *t, jvalue start, jvalue end, size_t *from, size_t *to, bool *ok) {
+/* Optional start and end, in characters and possibly negative, as bytes. false in *ok: start lies
+ * behind the end. */
+static rp_status byte_bounds(jrun *r, const jtext *t, jvalue start, jvalue end, size_t *from,
+                             size_t *to, bool *ok) {
     int64_t n = (int64_t)rp__jinja_n_chars(t), a, b;
     RP_TRY(integer_or(r, start.type == J_NONE ? (jvalue){.type = J_MISSING} : start, 0, &a));
     RP_TRY(integer_or(r, end.type == J_NONE ? (jvalue){.type = J_MISSING} : end, n, &b));
@@ -46,38 +47,76 @@ static int64_t chars_before(const jtext *t, size_t at) {
 
 /* ---- case and classes ---- */
 
-METHOD(text_upper) { return rp__jinja_recase(r, self.text, CASE_UPPER, out); }
-METHOD(text_lower) { return rp__jinja_recase(r, self.text, CASE_LOWER, out); }
-METHOD(text_capitalize) { return rp__jinja_recase(r, self.text, CASE_CAPITALIZE, out); }
-METHOD(text_title) { return rp__jinja_recase(r, self.text, CASE_TITLE, out); }
-METHOD(text_swapcase) { return rp__jinja_recase(r, self.text, CASE_SWAP, out); }
-METHOD(text_isalnum) { return *out = jbool(rp__jinja_all_are(self.text, CLASS_ALNUM)), RP_OK; }
-METHOD(text_isalpha) { return *out = jbool(rp__jinja_all_are(self.text, CLASS_ALPHA)), RP_OK; }
-METHOD(text_isascii) { return *out = jbool(rp__jinja_all_are(self.text, CLASS_ASCII)), RP_OK; }
-METHOD(text_isdecimal) { return *out = jbool(rp__jinja_all_are(self.text, CLASS_DECIMAL)), RP_OK; }
-METHOD(text_isdigit) { return *out = jbool(rp__jinja_all_are(self.text, CLASS_DIGIT)), RP_OK; }
-METHOD(text_isnumeric) { return *out = jbool(rp__jinja_all_are(self.text, CLASS_NUMERIC)), RP_OK; }
-METHOD(text_isspace) { return *out = jbool(rp__jinja_all_are(self.text, CLASS_SPACE)), RP_OK; }
-METHOD(text_islower) { return *out = jbool(rp__jinja_all_are(self.text, CLASS_LOWER)), RP_OK; }
-METHOD(text_isupper) { return *out = jbool(rp__jinja_all_are(self.text, CLASS_UPPER)), RP_OK; }
-METHOD(text_istitle) { return *out = jbool(rp__jinja_all_are(self.text, CLASS_TITLE)), RP_OK; }
+JINJA_BODY(text_upper) {
+    return rp__jinja_recase(r, self.text, CASE_UPPER, out);
+}
+JINJA_BODY(text_lower) {
+    return rp__jinja_recase(r, self.text, CASE_LOWER, out);
+}
+JINJA_BODY(text_capitalize) {
+    return rp__jinja_recase(r, self.text, CASE_CAPITALIZE, out);
+}
+JINJA_BODY(text_title) {
+    return rp__jinja_recase(r, self.text, CASE_TITLE, out);
+}
+JINJA_BODY(text_swapcase) {
+    return rp__jinja_recase(r, self.text, CASE_SWAP, out);
+}
+JINJA_BODY(text_isalnum) {
+    return *out = jbool(rp__jinja_all_are(self.text, CLASS_ALNUM)), RP_OK;
+}
+JINJA_BODY(text_isalpha) {
+    return *out = jbool(rp__jinja_all_are(self.text, CLASS_ALPHA)), RP_OK;
+}
+JINJA_BODY(text_isascii) {
+    return *out = jbool(rp__jinja_all_are(self.text, CLASS_ASCII)), RP_OK;
+}
+JINJA_BODY(text_isdecimal) {
+    return *out = jbool(rp__jinja_all_are(self.text, CLASS_DECIMAL)), RP_OK;
+}
+JINJA_BODY(text_isdigit) {
+    return *out = jbool(rp__jinja_all_are(self.text, CLASS_DIGIT)), RP_OK;
+}
+JINJA_BODY(text_isnumeric) {
+    return *out = jbool(rp__jinja_all_are(self.text, CLASS_NUMERIC)), RP_OK;
+}
+JINJA_BODY(text_isspace) {
+    return *out = jbool(rp__jinja_all_are(self.text, CLASS_SPACE)), RP_OK;
+}
+JINJA_BODY(text_islower) {
+    return *out = jbool(rp__jinja_all_are(self.text, CLASS_LOWER)), RP_OK;
+}
+JINJA_BODY(text_isupper) {
+    return *out = jbool(rp__jinja_all_are(self.text, CLASS_UPPER)), RP_OK;
+}
+JINJA_BODY(text_istitle) {
+    return *out = jbool(rp__jinja_all_are(self.text, CLASS_TITLE)), RP_OK;
+}
 
 /* ---- trimming ---- */
 
-METHOD(text_strip) { return rp__jinja_trim(r, self.text, arg[0], true, true, out); }
-METHOD(text_lstrip) { return rp__jinja_trim(r, self.text, arg[0], true, false, out); }
-METHOD(text_rstrip) { return rp__jinja_trim(r, self.text, arg[0], false, true, out); }
+JINJA_BODY(text_strip) {
+    return rp__jinja_trim(r, self.text, arg[0], true, true, out);
+}
+JINJA_BODY(text_lstrip) {
+    return rp__jinja_trim(r, self.text, arg[0], true, false, out);
+}
+JINJA_BODY(text_rstrip) {
+    return rp__jinja_trim(r, self.text, arg[0], false, true, out);
+}
 
-METHOD(text_removeprefix) {
+JINJA_BODY(text_removeprefix) {
     const jtext *t;
     RP_TRY(need_text(r, arg[0], &t));
     bool has = rp__str_starts(jview_of(self.text), jview_of(t));
     return rp__jinja_part(r, self.text, has ? t->n : 0, self.text->n, out);
 }
 
-static bool ends_with(rp__str s, rp__str end) { return s.n >= end.n && !memcmp(s.p + s.n - end.n, end.p, end.n); }
+static bool ends_with(rp__str s, rp__str end) {
+    return s.n >= end.n && !memcmp(s.p + s.n - end.n, end.p, end.n);
+}
 
-METHOD(text_removesuffix) {
+JINJA_BODY(text_removesuffix) {
     const jtext *t;
     RP_TRY(need_text(r, arg[0], &t));
     bool has = ends_with(jview_of(self.text), jview_of(t));
@@ -101,8 +140,12 @@ static rp_status affix(jrun *r, const jtext *t, const jvalue *arg, bool at_end, 
     return *out = jbool(found), RP_OK;
 }
 
-METHOD(text_startswith) { return affix(r, self.text, arg, false, out); }
-METHOD(text_endswith) { return affix(r, self.text, arg, true, out); }
+JINJA_BODY(text_startswith) {
+    return affix(r, self.text, arg, false, out);
+}
+JINJA_BODY(text_endswith) {
+    return affix(r, self.text, arg, true, out);
+}
 
 static rp_status find(jrun *r, const jtext *t, const jvalue *arg, bool last, int64_t *out) {
     const jtext *w;
@@ -110,7 +153,8 @@ static rp_status find(jrun *r, const jtext *t, const jvalue *arg, bool last, int
     bool ok;
     RP_TRY(need_text(r, arg[0], &w));
     RP_TRY(byte_bounds(r, t, arg[1], arg[2], &from, &to, &ok));
-    ok = ok && (last ? rp__jinja_find_last(t, jview_of(w), from, to, &at) : rp__jinja_find(t, jview_of(w), from, to, &at));
+    ok = ok && (last ? rp__jinja_find_last(t, jview_of(w), from, to, &at)
+                     : rp__jinja_find(t, jview_of(w), from, to, &at));
     return *out = ok ? chars_before(t, at) : -1, RP_OK;
 }
 
@@ -121,18 +165,22 @@ static rp_status find_or_fail(jrun *r, const jtext *t, const jvalue *arg, bool l
     return *out = jint(at), RP_OK;
 }
 
-METHOD(text_find) {
+JINJA_BODY(text_find) {
     *out = jint(0);
     return find(r, self.text, arg, false, &out->i);
 }
-METHOD(text_rfind) {
+JINJA_BODY(text_rfind) {
     *out = jint(0);
     return find(r, self.text, arg, true, &out->i);
 }
-METHOD(text_index) { return find_or_fail(r, self.text, arg, false, out); }
-METHOD(text_rindex) { return find_or_fail(r, self.text, arg, true, out); }
+JINJA_BODY(text_index) {
+    return find_or_fail(r, self.text, arg, false, out);
+}
+JINJA_BODY(text_rindex) {
+    return find_or_fail(r, self.text, arg, true, out);
+}
 
-METHOD(text_count) {
+JINJA_BODY(text_count) {
     const jtext *w;
     size_t from, to, at;
     bool ok;
@@ -140,14 +188,18 @@ METHOD(text_count) {
     RP_TRY(need_text(r, arg[0], &w));
     RP_TRY(byte_bounds(r, self.text, arg[1], arg[2], &from, &to, &ok));
     if (ok && !w->n) n = chars_before(self.text, to) - chars_before(self.text, from) + 1;
-    while (ok && w->n && rp__jinja_find(self.text, jview_of(w), from, to, &at)) n++, from = at + w->n;
+    while (ok && w->n && rp__jinja_find(self.text, jview_of(w), from, to, &at))
+        n++, from = at + w->n;
     return *out = jint(n), RP_OK;
 }
 
 /* ---- splitting ---- */
 
 /* Parts are collected here; the list is made at the end. */
-typedef struct parts { jvalue *p; size_t n, cap; } parts;
+typedef struct parts {
+    jvalue *p;
+    size_t n, cap;
+} parts;
 
 static rp_status add_part(jrun *r, parts *v, const jtext *t, size_t begin, size_t end) {
     if (v->n == v->cap) {
@@ -241,14 +293,19 @@ static rp_status split(jrun *r, const jtext *t, const jvalue *arg, bool from_rig
     const jtext *by;
     RP_TRY(need_text(r, arg[0], &by));
     if (!by->n) return rp__jinja_fail(r, RP_EFORMAT, "the separator is empty");
-    RP_TRY(from_right ? rsplit_at(r, t, jview_of(by), most, &v) : split_at(r, t, jview_of(by), most, &v));
+    RP_TRY(from_right ? rsplit_at(r, t, jview_of(by), most, &v)
+                      : split_at(r, t, jview_of(by), most, &v));
     return finish_parts(r, &v, from_right, out);
 }
 
-METHOD(text_split) { return split(r, self.text, arg, false, out); }
-METHOD(text_rsplit) { return split(r, self.text, arg, true, out); }
+JINJA_BODY(text_split) {
+    return split(r, self.text, arg, false, out);
+}
+JINJA_BODY(text_rsplit) {
+    return split(r, self.text, arg, true, out);
+}
 
-METHOD(text_splitlines) {
+JINJA_BODY(text_splitlines) {
     parts v = {0};
     bool keep = arg[0].type != J_MISSING && rp__jinja_truth(arg[0]);
     for (size_t at = 0, end, next; rp__jinja_line(self.text, at, &end, &next); at = next)
@@ -261,7 +318,8 @@ static rp_status partition(jrun *r, const jtext *t, jvalue by, bool last, jvalue
     size_t at;
     RP_TRY(need_text(r, by, &w));
     if (!w->n) return rp__jinja_fail(r, RP_EFORMAT, "the separator is empty");
-    bool found = last ? rp__jinja_find_last(t, jview_of(w), 0, t->n, &at) : rp__jinja_find(t, jview_of(w), 0, t->n, &at);
+    bool found = last ? rp__jinja_find_last(t, jview_of(w), 0, t->n, &at)
+                      : rp__jinja_find(t, jview_of(w), 0, t->n, &at);
     size_t a = found ? at : last ? 0 : t->n, b = found ? at + w->n : a;
     RP_TRY(rp__jinja_list(r, J_TUPLE, 3, out));
     RP_TRY(rp__jinja_part(r, t, 0, a, &out->list->p[0]));
@@ -269,12 +327,16 @@ static rp_status partition(jrun *r, const jtext *t, jvalue by, bool last, jvalue
     return rp__jinja_part(r, t, b, t->n, &out->list->p[2]);
 }
 
-METHOD(text_partition) { return partition(r, self.text, arg[0], false, out); }
-METHOD(text_rpartition) { return partition(r, self.text, arg[0], true, out); }
+JINJA_BODY(text_partition) {
+    return partition(r, self.text, arg[0], false, out);
+}
+JINJA_BODY(text_rpartition) {
+    return partition(r, self.text, arg[0], true, out);
+}
 
 /* ---- building ---- */
 
-METHOD(text_join) {
+JINJA_BODY(text_join) {
     jvalue *items;
     size_t n;
     jbuilder b = {0};
@@ -288,7 +350,7 @@ METHOD(text_join) {
     return rp__jinja_build(r, &b, out);
 }
 
-METHOD(text_replace) {
+JINJA_BODY(text_replace) {
     const jtext *old, *new_;
     int64_t count;
     RP_TRY(need_text(r, arg[0], &old));
@@ -297,7 +359,9 @@ METHOD(text_replace) {
     return rp__jinja_replace(r, self.text, old, new_, count, out);
 }
 
-METHOD(text_format) { return rp__jinja_format(r, self.text, all, out); }
+JINJA_BODY(text_format) {
+    return rp__jinja_format(r, self.text, all, out);
+}
 
 static rp_status pad(jrun *r, const jtext *t, const jvalue *arg, int how, jvalue *out) {
     int64_t width, n = (int64_t)rp__jinja_n_chars(t);
@@ -307,7 +371,8 @@ static rp_status pad(jrun *r, const jtext *t, const jvalue *arg, int how, jvalue
         const jtext *f;
         RP_TRY(need_text(r, arg[1], &f));
         if (!f->n || rp__jinja_next(f->p, f->n, &fill) != f->n)
-            return rp__jinja_fail(r, RP_EFORMAT, "the character to fill with must be one character");
+            return rp__jinja_fail(r, RP_EFORMAT,
+                                  "the character to fill with must be one character");
     }
     int64_t missing = width > n ? width - n : 0;
     /* Python centres with the odd space on the left when the width is odd. */
@@ -319,11 +384,17 @@ static rp_status pad(jrun *r, const jtext *t, const jvalue *arg, int how, jvalue
     return rp__jinja_build(r, &b, out);
 }
 
-METHOD(text_ljust) { return pad(r, self.text, arg, -1, out); }
-METHOD(text_rjust) { return pad(r, self.text, arg, 1, out); }
-METHOD(text_center) { return pad(r, self.text, arg, 0, out); }
+JINJA_BODY(text_ljust) {
+    return pad(r, self.text, arg, -1, out);
+}
+JINJA_BODY(text_rjust) {
+    return pad(r, self.text, arg, 1, out);
+}
+JINJA_BODY(text_center) {
+    return pad(r, self.text, arg, 0, out);
+}
 
-METHOD(text_zfill) {
+JINJA_BODY(text_zfill) {
     int64_t width, n = (int64_t)rp__jinja_n_chars(self.text);
     RP_TRY(integer_or(r, arg[0], 0, &width));
     size_t sign = self.text->n && strchr("+-", self.text->p[0]) && self.text->p[0] ? 1 : 0;
@@ -335,30 +406,59 @@ METHOD(text_zfill) {
 }
 
 const jrow rp__jinja_text_methods[] = {
-    {"capitalize", "", text_capitalize}, {"center", "/ width fill?", text_center},
-    {"count", "/ sub start? end?", text_count}, {"endswith", "/ suffix start? end?", text_endswith},
-    {"find", "/ sub start? end?", text_find}, {"format", "*", text_format},
-    {"index", "/ sub start? end?", text_index}, {"isalnum", "", text_isalnum}, {"isalpha", "", text_isalpha},
-    {"isascii", "", text_isascii}, {"isdecimal", "", text_isdecimal}, {"isdigit", "", text_isdigit},
-    {"islower", "", text_islower}, {"isnumeric", "", text_isnumeric}, {"isspace", "", text_isspace},
-    {"istitle", "", text_istitle}, {"isupper", "", text_isupper}, {"join", "/ iterable", text_join},
-    {"ljust", "/ width fill?", text_ljust}, {"lower", "", text_lower}, {"lstrip", "/ chars?", text_lstrip},
-    {"partition", "/ sep", text_partition}, {"removeprefix", "/ prefix", text_removeprefix},
-    {"removesuffix", "/ suffix", text_removesuffix}, {"replace", "/ old new count?", text_replace},
-    {"rfind", "/ sub start? end?", text_rfind}, {"rindex", "/ sub start? end?", text_rindex},
-    {"rjust", "/ width fill?", text_rjust}, {"rpartition", "/ sep", text_rpartition},
-    {"rsplit", "sep? maxsplit?", text_rsplit}, {"rstrip", "/ chars?", text_rstrip}, {"split", "sep? maxsplit?", text_split},
-    {"splitlines", "keepends?", text_splitlines}, {"startswith", "/ prefix start? end?", text_startswith},
-    {"strip", "/ chars?", text_strip}, {"swapcase", "", text_swapcase}, {"title", "", text_title},
-    {"upper", "", text_upper}, {"zfill", "/ width", text_zfill},
-    {"casefold", "", NULL}, {"encode", "", NULL}, {"expandtabs", "", NULL}, {"format_map", "", NULL},
-    {"isidentifier", "", NULL}, {"isprintable", "", NULL}, {"maketrans", "", NULL}, {"translate", "", NULL},
+    {"capitalize", "", text_capitalize},
+    {"center", "/ width fill?", text_center},
+    {"count", "/ sub start? end?", text_count},
+    {"endswith", "/ suffix start? end?", text_endswith},
+    {"find", "/ sub start? end?", text_find},
+    {"format", "*", text_format},
+    {"index", "/ sub start? end?", text_index},
+    {"isalnum", "", text_isalnum},
+    {"isalpha", "", text_isalpha},
+    {"isascii", "", text_isascii},
+    {"isdecimal", "", text_isdecimal},
+    {"isdigit", "", text_isdigit},
+    {"islower", "", text_islower},
+    {"isnumeric", "", text_isnumeric},
+    {"isspace", "", text_isspace},
+    {"istitle", "", text_istitle},
+    {"isupper", "", text_isupper},
+    {"join", "/ iterable", text_join},
+    {"ljust", "/ width fill?", text_ljust},
+    {"lower", "", text_lower},
+    {"lstrip", "/ chars?", text_lstrip},
+    {"partition", "/ sep", text_partition},
+    {"removeprefix", "/ prefix", text_removeprefix},
+    {"removesuffix", "/ suffix", text_removesuffix},
+    {"replace", "/ old new count?", text_replace},
+    {"rfind", "/ sub start? end?", text_rfind},
+    {"rindex", "/ sub start? end?", text_rindex},
+    {"rjust", "/ width fill?", text_rjust},
+    {"rpartition", "/ sep", text_rpartition},
+    {"rsplit", "sep? maxsplit?", text_rsplit},
+    {"rstrip", "/ chars?", text_rstrip},
+    {"split", "sep? maxsplit?", text_split},
+    {"splitlines", "keepends?", text_splitlines},
+    {"startswith", "/ prefix start? end?", text_startswith},
+    {"strip", "/ chars?", text_strip},
+    {"swapcase", "", text_swapcase},
+    {"title", "", text_title},
+    {"upper", "", text_upper},
+    {"zfill", "/ width", text_zfill},
+    {"casefold", "", NULL},
+    {"encode", "", NULL},
+    {"expandtabs", "", NULL},
+    {"format_map", "", NULL},
+    {"isidentifier", "", NULL},
+    {"isprintable", "", NULL},
+    {"maketrans", "", NULL},
+    {"translate", "", NULL},
     {0},
 };
 
 /* ---- dictionaries ---- */
 
-METHOD(dict_get) {
+JINJA_BODY(dict_get) {
     RP_TRY(rp__jinja_need_hashable(r, arg[0]));
     RP_TRY(rp__jinja_dict_get(r, self.dict, arg[0], out));
     if (out->type == J_MISSING) *out = arg[1].type == J_MISSING ? jnone() : arg[1];
@@ -373,19 +473,32 @@ static rp_status make_view(jrun *r, jdict *d, jview_kind kind, jvalue *out) {
     return RP_OK;
 }
 
-METHOD(dict_keys) { return make_view(r, self.dict, VIEW_KEYS, out); }
-METHOD(dict_values) { return make_view(r, self.dict, VIEW_VALUES, out); }
-METHOD(dict_items) { return make_view(r, self.dict, VIEW_ITEMS, out); }
-METHOD(copy) { return *out = self, RP_OK; } /* nothing can change either of them */
+JINJA_BODY(dict_keys) {
+    return make_view(r, self.dict, VIEW_KEYS, out);
+}
+JINJA_BODY(dict_values) {
+    return make_view(r, self.dict, VIEW_VALUES, out);
+}
+JINJA_BODY(dict_items) {
+    return make_view(r, self.dict, VIEW_ITEMS, out);
+}
+JINJA_BODY(copy) {
+    return *out = self, RP_OK;
+} /* nothing can change either of them */
 
 const jrow rp__jinja_dict_methods[] = {
-    {"get", "/ key default?", dict_get}, {"keys", "", dict_keys}, {"values", "", dict_values}, {"items", "", dict_items},
-    {"copy", "", copy}, {"fromkeys", "*", NULL}, {0},
+    {"get", "/ key default?", dict_get},
+    {"keys", "", dict_keys},
+    {"values", "", dict_values},
+    {"items", "", dict_items},
+    {"copy", "", copy},
+    {"fromkeys", "*", NULL},
+    {0},
 };
 
 /* ---- lists and tuples ---- */
 
-METHOD(list_count) {
+JINJA_BODY(list_count) {
     int64_t n = 0;
     for (size_t i = 0; i < self.list->n; i++) {
         bool equal;
@@ -395,7 +508,7 @@ METHOD(list_count) {
     return *out = jint(n), RP_OK;
 }
 
-METHOD(list_index) {
+JINJA_BODY(list_index) {
     int64_t n = (int64_t)self.list->n, start, end;
     RP_TRY(integer_or(r, arg[1], 0, &start));
     RP_TRY(integer_or(r, arg[2], n, &end));
@@ -410,11 +523,18 @@ METHOD(list_index) {
 }
 
 const jrow rp__jinja_list_methods[] = {
-    {"count", "/ value", list_count}, {"index", "/ value start? end?", list_index}, {"copy", "", copy}, {0},
+    {"count", "/ value", list_count},
+    {"index", "/ value start? end?", list_index},
+    {"copy", "", copy},
+    {0},
 };
 
 const jrow rp__jinja_number_methods[] = {
-    {"real", "", NULL}, {"imag", "", NULL}, {"numerator", "", NULL}, {"denominator", "", NULL}, {"conjugate", "", NULL},
-    {"bit_length", "", NULL}, {"bit_count", "", NULL}, {"to_bytes", "", NULL}, {"from_bytes", "", NULL},
-    {"as_integer_ratio", "", NULL}, {"is_integer", "", NULL}, {"hex", "", NULL}, {"fromhex", "", NULL}, {0},
+    {"real", "", NULL},       {"imag", "", NULL},
+    {"numerator", "", NULL},  {"denominator", "", NULL},
+    {"conjugate", "", NULL},  {"bit_length", "", NULL},
+    {"bit_count", "", NULL},  {"to_bytes", "", NULL},
+    {"from_bytes", "", NULL}, {"as_integer_ratio", "", NULL},
+    {"is_integer", "", NULL}, {"hex", "", NULL},
+    {"fromhex", "", NULL},    {0},
 };

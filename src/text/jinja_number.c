@@ -1,4 +1,5 @@
-/* Arithmetic and the text of numbers, as Python does them; integers have 64 bits here, and an overflow is an error. */
+/* Arithmetic and the text of numbers, as Python does them; integers have 64 bits here, and an
+ * overflow is an error. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +12,8 @@ static rp_status overflow(jrun *r) {
 }
 
 bool rp__jinja_double_to_int(double f, int64_t *out) {
-    if (!(f > -9223372036854777856.0 && f < 9223372036854775808.0)) return false; /* (-2^63 - 1 rounded out, 2^63) */
+    if (!(f > -9223372036854777856.0 && f < 9223372036854775808.0))
+        return false; /* (-2^63 - 1 rounded out, 2^63) */
     *out = f <= -9223372036854775808.0 ? INT64_MIN : (int64_t)f;
     return true;
 }
@@ -35,7 +37,8 @@ static int64_t floor_div(int64_t a, int64_t b) {
 
 static rp_status int_power(jrun *r, int64_t base, int64_t exponent, jvalue *out) {
     if (exponent < 0) {
-        if (base == 0) return rp__jinja_fail(r, RP_EFORMAT, "zero cannot be raised to a negative power");
+        if (base == 0)
+            return rp__jinja_fail(r, RP_EFORMAT, "zero cannot be raised to a negative power");
         return *out = jfloat(pow((double)base, (double)exponent)), RP_OK;
     }
     int64_t result = 1;
@@ -51,10 +54,17 @@ static rp_status int_binary(jrun *r, jop op, int64_t a, int64_t b, jvalue *out) 
     int64_t v = 0;
     bool over = false;
     switch (op) {
-    case OP_ADD: over = __builtin_add_overflow(a, b, &v); break;
-    case OP_SUB: over = __builtin_sub_overflow(a, b, &v); break;
-    case OP_MUL: over = __builtin_mul_overflow(a, b, &v); break;
-    case OP_POW: return int_power(r, a, b, out);
+    case OP_ADD:
+        over = __builtin_add_overflow(a, b, &v);
+        break;
+    case OP_SUB:
+        over = __builtin_sub_overflow(a, b, &v);
+        break;
+    case OP_MUL:
+        over = __builtin_mul_overflow(a, b, &v);
+        break;
+    case OP_POW:
+        return int_power(r, a, b, out);
     default:
         if (b == 0) return rp__jinja_fail(r, RP_EFORMAT, "division by zero");
         if (op == OP_DIV) return *out = jfloat((double)a / (double)b), RP_OK;
@@ -85,21 +95,27 @@ static void float_divmod(double a, double b, double *quotient, double *rest) {
 }
 
 static rp_status float_power(jrun *r, double a, double b, jvalue *out) {
-    if (a == 0 && b < 0) return rp__jinja_fail(r, RP_EFORMAT, "zero cannot be raised to a negative power");
+    if (a == 0 && b < 0)
+        return rp__jinja_fail(r, RP_EFORMAT, "zero cannot be raised to a negative power");
     if (a < 0 && floor(b) != b && isfinite(a) && isfinite(b))
         return rp__jinja_fail(r, RP_EUNSUPPORTED, "complex numbers are not implemented");
     double v = pow(a, b);
-    if (isinf(v) && isfinite(a) && isfinite(b)) return rp__jinja_fail(r, RP_EFORMAT, "the power is out of range");
+    if (isinf(v) && isfinite(a) && isfinite(b))
+        return rp__jinja_fail(r, RP_EFORMAT, "the power is out of range");
     return *out = jfloat(v), RP_OK;
 }
 
 static rp_status float_binary(jrun *r, jop op, double a, double b, jvalue *out) {
     double quotient, rest;
     switch (op) {
-    case OP_ADD: return *out = jfloat(a + b), RP_OK;
-    case OP_SUB: return *out = jfloat(a - b), RP_OK;
-    case OP_MUL: return *out = jfloat(a * b), RP_OK;
-    case OP_POW: return float_power(r, a, b, out);
+    case OP_ADD:
+        return *out = jfloat(a + b), RP_OK;
+    case OP_SUB:
+        return *out = jfloat(a - b), RP_OK;
+    case OP_MUL:
+        return *out = jfloat(a * b), RP_OK;
+    case OP_POW:
+        return float_power(r, a, b, out);
     default:
         if (b == 0) return rp__jinja_fail(r, RP_EFORMAT, "division by zero");
         if (op == OP_DIV) return *out = jfloat(a / b), RP_OK;
@@ -155,7 +171,9 @@ static rp_status repeat(jrun *r, jvalue v, int64_t n, jvalue *out) {
     return *out = made, RP_OK;
 }
 
-static bool is_sequence(jvalue v) { return v.type == J_TEXT || v.type == J_LIST || v.type == J_TUPLE; }
+static bool is_sequence(jvalue v) {
+    return v.type == J_TEXT || v.type == J_LIST || v.type == J_TUPLE;
+}
 
 rp_status rp__jinja_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
     static const char *const signs[] = {"+", "-", "*", "/", "//", "%", "**"};
@@ -164,12 +182,13 @@ rp_status rp__jinja_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
     RP_TRY(rp__jinja_need_defined(r, b));
     if (jis_integer(a) && jis_integer(b)) return int_binary(r, op, jinteger(a), jinteger(b), out);
     if (jis_number(a) && jis_number(b)) return float_binary(r, op, jdouble(a), jdouble(b), out);
-    if (op == OP_ADD && a.type == J_TEXT && b.type == J_TEXT) return add_texts(r, a.text, b.text, out);
+    if (op == OP_ADD && a.type == J_TEXT && b.type == J_TEXT)
+        return add_texts(r, a.text, b.text, out);
     if (op == OP_ADD && a.type == b.type && is_sequence(a)) return add_lists(r, a, b, out);
     if (op == OP_MUL && is_sequence(a) && jis_integer(b)) return repeat(r, a, jinteger(b), out);
     if (op == OP_MUL && jis_integer(a) && is_sequence(b)) return repeat(r, b, jinteger(a), out);
-    return rp__jinja_fail(r, RP_EFORMAT, "\"%s\" is not possible between %s and %s", signs[op], rp__jinja_type_name(a),
-                          rp__jinja_type_name(b));
+    return rp__jinja_fail(r, RP_EFORMAT, "\"%s\" is not possible between %s and %s", signs[op],
+                          rp__jinja_type_name(a), rp__jinja_type_name(b));
 }
 
 rp_status rp__jinja_negate(jrun *r, jvalue a, bool negative, jvalue *out) {
@@ -198,7 +217,10 @@ static int digit_of(char c) {
 /* "0x", "0o", "0b" before the digits: allowed where they fit the base. */
 static bool skip_prefix(rp__str *s, int *base) {
     if (s->n < 2 || s->p[0] != '0') return *base = *base ? *base : 10, false;
-    int kind = (s->p[1] | 0x20) == 'x' ? 16 : (s->p[1] | 0x20) == 'o' ? 8 : (s->p[1] | 0x20) == 'b' ? 2 : 0;
+    int kind = (s->p[1] | 0x20) == 'x'   ? 16
+               : (s->p[1] | 0x20) == 'o' ? 8
+               : (s->p[1] | 0x20) == 'b' ? 2
+                                         : 0;
     bool fits = kind && (*base == 0 || *base == kind);
     if (fits) s->p += 2, s->n -= 2, *base = kind;
     if (!*base) *base = 10;
@@ -232,8 +254,10 @@ rp_status rp__jinja_parse_int(jrun *r, rp__str s, int base, bool *ok, int64_t *o
 }
 
 static bool is_word_number(rp__str s, double *out) {
-    static const struct { const char *word; double value; } words[] = {
-        {"inf", INFINITY}, {"infinity", INFINITY}, {"nan", NAN}};
+    static const struct {
+        const char *word;
+        double value;
+    } words[] = {{"inf", INFINITY}, {"infinity", INFINITY}, {"nan", NAN}};
     bool negative = s.n && s.p[0] == '-';
     if (s.n && (s.p[0] == '-' || s.p[0] == '+')) s.p++, s.n--;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -252,10 +276,13 @@ bool rp__jinja_parse_float(rp__str s, double *out) {
     for (size_t i = 0; i < s.n; i++) {
         bool digit = isdigit((unsigned char)s.p[i]) != 0;
         if (s.p[i] == '_') { /* between digits only */
-            if (!i || i + 1 == s.n || !isdigit((unsigned char)s.p[i - 1]) || !isdigit((unsigned char)s.p[i + 1])) return false;
+            if (!i || i + 1 == s.n || !isdigit((unsigned char)s.p[i - 1]) ||
+                !isdigit((unsigned char)s.p[i + 1]))
+                return false;
             continue;
         }
-        if (!digit && !(s.p[i] && strchr("+-.eE", s.p[i]))) return false; /* strtod would read hexadecimal too */
+        if (!digit && !(s.p[i] && strchr("+-.eE", s.p[i])))
+            return false; /* strtod would read hexadecimal too */
         if (n + 1 >= sizeof buffer) return false;
         buffer[n++] = s.p[i];
         n_digits += digit;

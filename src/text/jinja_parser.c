@@ -1,7 +1,8 @@
 /* Statements: tokens to tree. Expressions are in jinja_expr.c.
  *
- * Refuses, by name and line: include, import, from, extends, block, autoescape, trans and recursive loops, and every
- * tag that is not known. break and continue outside a loop, and unknown filters and tests, are errors here too. */
+ * Refuses, by name and line: include, import, from, extends, block, autoescape, trans and recursive
+ * loops, and every tag that is not known. break and continue outside a loop, and unknown filters
+ * and tests, are errors here too. */
 #include <string.h>
 
 #include "text/jinja_impl.h"
@@ -37,15 +38,28 @@ rp_status rp__jinja_unexpected(jparser *p, const char *wanted) {
     char one[2];
     rp__str s = t->text;
     switch (t->type) {
-    case T_NAME: case T_STRING: break;
-    case T_INT: case T_FLOAT: s = RP_STR("a number"); break;
-    case T_OP: s = rp__str_of(op_text(t->op, one)); break;
-    case T_BLOCK_END: s = RP_STR("%}"); break;
-    case T_PRINT_END: s = RP_STR("}}"); break;
-    default: s = RP_STR("the end of the template"); break;
+    case T_NAME:
+    case T_STRING:
+        break;
+    case T_INT:
+    case T_FLOAT:
+        s = RP_STR("a number");
+        break;
+    case T_OP:
+        s = rp__str_of(op_text(t->op, one));
+        break;
+    case T_BLOCK_END:
+        s = RP_STR("%}");
+        break;
+    case T_PRINT_END:
+        s = RP_STR("}}");
+        break;
+    default:
+        s = RP_STR("the end of the template");
+        break;
     }
-    return rp__jinja_parse_fail(p, RP_EFORMAT, t->line, "found \"%.*s\" where %s is needed", (int)(s.n < 60 ? s.n : 60),
-                                s.p, wanted);
+    return rp__jinja_parse_fail(p, RP_EFORMAT, t->line, "found \"%.*s\" where %s is needed",
+                                (int)(s.n < 60 ? s.n : 60), s.p, wanted);
 }
 
 bool rp__jinja_expect(jparser *p, jtoken_type type, const char *what) {
@@ -69,7 +83,9 @@ bool rp__jinja_expect_op(jparser *p, int op) {
     return false;
 }
 
-static bool expect_block_end(jparser *p) { return rp__jinja_expect(p, T_BLOCK_END, "\"%}\""); }
+static bool expect_block_end(jparser *p) {
+    return rp__jinja_expect(p, T_BLOCK_END, "\"%}\"");
+}
 
 /* ---- building ---- */
 
@@ -167,14 +183,16 @@ static jnode *parse_one_target(jparser *p, bool with_namespace) {
         rp__jinja_unexpected(p, "a name to assign to");
         return NULL;
     }
-    if (with_namespace && jpeek(p, 1)->type == T_OP && jpeek(p, 1)->op == '.') return parse_namespace_target(p);
+    if (with_namespace && jpeek(p, 1)->type == T_OP && jpeek(p, 1)->op == '.')
+        return parse_namespace_target(p);
     p->at++;
     jnode *n = rp__jinja_node(p, N_NAME, t->line);
     return n && rp__jinja_name_id(p, t->text, &n->name) ? n : NULL;
 }
 
 static bool at_target_end(const jparser *p) {
-    return jsees(p, T_BLOCK_END) || jsees_op(p, ')') || jsees_op(p, '=') || rp__jinja_sees_name(p, 0, "in");
+    return jsees(p, T_BLOCK_END) || jsees_op(p, ')') || jsees_op(p, '=') ||
+           rp__jinja_sees_name(p, 0, "in");
 }
 
 static jnode *parse_target_list(jparser *p, bool with_namespace) {
@@ -211,13 +229,15 @@ static bool add_piece(jparser *p, jnode *block) {
     if (t->type == T_PRINT_BEGIN) {
         jnode *n = rp__jinja_node(p, N_PRINT, t->line);
         if (!n || !(n->operand = rp__jinja_parse_tuple(p, TUPLE_FULL))) return false;
-        return rp__jinja_nodes_add(p, &block->list, n) && rp__jinja_expect(p, T_PRINT_END, "\"}}\"");
+        return rp__jinja_nodes_add(p, &block->list, n) &&
+               rp__jinja_expect(p, T_PRINT_END, "\"}}\"");
     }
     jnode *n = parse_statement(p); /* T_BLOCK_BEGIN */
     return rp__jinja_nodes_add(p, &block->list, n) && expect_block_end(p);
 }
 
-/* Everything until one of the `ends`; the cursor stays on the name of that one. NULL `ends`: until the end. */
+/* Everything until one of the `ends`; the cursor stays on the name of that one. NULL `ends`: until
+ * the end. */
 static jnode *parse_until(jparser *p, const char *const *ends, const char *what, uint32_t line) {
     jnode *block = rp__jinja_node(p, N_BLOCK, jpeek(p, 0)->line);
     while (block && !jsees(p, T_END)) {
@@ -250,7 +270,8 @@ static jnode *parse_whole_body(jparser *p, const char *end, const char *what, ui
 
 /* ---- statements; the cursor is behind the tag's name, and is left at its "%}" ---- */
 
-/* Python compiles the branches of an `if` with filters and tests that it does not know; they fail when reached. */
+/* Python compiles the branches of an `if` with filters and tests that it does not know; they fail
+ * when reached. */
 static jnode *parse_if(jparser *p, uint32_t line) {
     static const char *const ends[] = {"endif", "elif", "else", NULL};
     jnode *first = NULL, **link = &first;
@@ -301,7 +322,8 @@ static jnode *parse_for(jparser *p, uint32_t line) {
 static jnode *parse_set(jparser *p, uint32_t line) {
     jnode *n = rp__jinja_node(p, N_SET, line);
     if (!n || !(n->set.target = parse_target_list(p, true))) return NULL;
-    if (rp__jinja_skip_op(p, '=')) return (n->set.value = rp__jinja_parse_tuple(p, TUPLE_FULL)) ? n : NULL;
+    if (rp__jinja_skip_op(p, '='))
+        return (n->set.value = rp__jinja_parse_tuple(p, TUPLE_FULL)) ? n : NULL;
     n->kind = N_SET_BLOCK;
     if (jsees_op(p, '|') && !(n->set.value = rp__jinja_parse_filters(p, NULL, false))) return NULL;
     p->is_soft = false;
@@ -327,7 +349,8 @@ static bool parse_param(jparser *p, jmacro_def *def, size_t *cap) {
     def->names_caller |= is_caller;
     if (rp__jinja_skip_op(p, '=')) return (def->defaults[i] = rp__jinja_parse_expr(p)) != NULL;
     if (!is_caller && (!i || !def->defaults[i - 1])) return true;
-    rp__jinja_parse_fail(p, RP_EFORMAT, t->line, "the parameter \"%.*s\" needs a default", (int)t->text.n, t->text.p);
+    rp__jinja_parse_fail(p, RP_EFORMAT, t->line, "the parameter \"%.*s\" needs a default",
+                         (int)t->text.n, t->text.p);
     return false;
 }
 
@@ -342,7 +365,8 @@ static bool parse_params(jparser *p, jmacro_def *def) {
 }
 
 /* Bodies of macros are functions of their own: a break in them does not reach a loop around. */
-static bool parse_macro_body(jparser *p, jmacro_def *def, const char *end, const char *what, uint32_t line) {
+static bool parse_macro_body(jparser *p, jmacro_def *def, const char *end, const char *what,
+                             uint32_t line) {
     int n_loops = p->n_loops;
     def->outer = p->macro;
     p->macro = def, p->n_loops = 0, p->is_soft = false;
@@ -359,7 +383,8 @@ static jnode *parse_macro(jparser *p, uint32_t line) {
     if (!def || !rp__jinja_expect(p, T_NAME, "the name of a macro")) return NULL;
     n->macro.def = def;
     def->title = rp__jinja_parse_text(p, t->text);
-    if (!def->title || !rp__jinja_name_id(p, t->text, &n->macro.name) || !parse_params(p, def)) return NULL;
+    if (!def->title || !rp__jinja_name_id(p, t->text, &n->macro.name) || !parse_params(p, def))
+        return NULL;
     return parse_macro_body(p, def, "endmacro", "macro", line) ? n : NULL;
 }
 
@@ -410,7 +435,8 @@ static jnode *parse_print(jparser *p, uint32_t line) {
     return block;
 }
 
-/* transformers marks what the model generates; here the tag only opens a scope, as it does there. */
+/* transformers marks what the model generates; here the tag only opens a scope, as it does there.
+ */
 static jnode *parse_generation(jparser *p, uint32_t line) {
     jnode *n = rp__jinja_node(p, N_SCOPE, line);
     int n_loops = p->n_loops;
@@ -422,22 +448,41 @@ static jnode *parse_generation(jparser *p, uint32_t line) {
 
 static jnode *parse_jump(jparser *p, uint32_t line, bool is_break) {
     if (p->n_loops) return rp__jinja_node(p, is_break ? N_BREAK : N_CONTINUE, line);
-    rp__jinja_parse_fail(p, RP_EFORMAT, line, "\"%s\" is outside a loop", is_break ? "break" : "continue");
+    rp__jinja_parse_fail(p, RP_EFORMAT, line, "\"%s\" is outside a loop",
+                         is_break ? "break" : "continue");
     return NULL;
 }
 
-static jnode *parse_break(jparser *p, uint32_t line) { return parse_jump(p, line, true); }
-static jnode *parse_continue(jparser *p, uint32_t line) { return parse_jump(p, line, false); }
+static jnode *parse_break(jparser *p, uint32_t line) {
+    return parse_jump(p, line, true);
+}
+static jnode *parse_continue(jparser *p, uint32_t line) {
+    return parse_jump(p, line, false);
+}
 
 static const struct tag {
     const char *name;
     jnode *(*parse)(jparser *p, uint32_t line); /* NULL: known to Jinja, not implemented */
 } tags[] = {
-    {"if", parse_if}, {"for", parse_for}, {"set", parse_set}, {"macro", parse_macro}, {"call", parse_call_block},
-    {"filter", parse_filter_block}, {"with", parse_with}, {"print", parse_print}, {"generation", parse_generation},
-    {"break", parse_break}, {"continue", parse_continue},
-    {"include", NULL}, {"import", NULL}, {"from", NULL}, {"extends", NULL}, {"block", NULL}, {"autoescape", NULL},
-    {"trans", NULL}, {"do", NULL},
+    {"if", parse_if},
+    {"for", parse_for},
+    {"set", parse_set},
+    {"macro", parse_macro},
+    {"call", parse_call_block},
+    {"filter", parse_filter_block},
+    {"with", parse_with},
+    {"print", parse_print},
+    {"generation", parse_generation},
+    {"break", parse_break},
+    {"continue", parse_continue},
+    {"include", NULL},
+    {"import", NULL},
+    {"from", NULL},
+    {"extends", NULL},
+    {"block", NULL},
+    {"autoescape", NULL},
+    {"trans", NULL},
+    {"do", NULL},
 };
 
 static jnode *parse_tag(jparser *p) {
@@ -446,10 +491,12 @@ static jnode *parse_tag(jparser *p) {
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
         if (!rp__str_is(t->text, tags[i].name)) continue;
         if (tags[i].parse) return tags[i].parse(p, t->line);
-        rp__jinja_parse_fail(p, RP_EUNSUPPORTED, t->line, "the tag \"%s\" is not implemented", tags[i].name);
+        rp__jinja_parse_fail(p, RP_EUNSUPPORTED, t->line, "the tag \"%s\" is not implemented",
+                             tags[i].name);
         return NULL;
     }
-    rp__jinja_parse_fail(p, RP_EFORMAT, t->line, "the tag \"%.*s\" is not known or does not belong here",
+    rp__jinja_parse_fail(p, RP_EFORMAT, t->line,
+                         "the tag \"%.*s\" is not known or does not belong here",
                          (int)(t->text.n < 60 ? t->text.n : 60), t->text.p);
     return NULL;
 }

@@ -12,7 +12,8 @@ typedef struct sorter {
 /* Whether the right one goes before the left one; equal ones keep their order, in reverse too. */
 static rp_status right_first(sorter *s, jvalue left, jvalue right, bool *out) {
     int c;
-    RP_TRY(s->reverse ? rp__jinja_order(s->r, left, right, &c) : rp__jinja_order(s->r, right, left, &c));
+    RP_TRY(s->reverse ? rp__jinja_order(s->r, left, right, &c)
+                      : rp__jinja_order(s->r, right, left, &c));
     *out = c == -1;
     return RP_OK;
 }

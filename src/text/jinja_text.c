@@ -1,7 +1,7 @@
 /* Texts with marks: building, cutting, searching.
  *
- * Invariants: marks are sorted, disjoint, not adjacent, inside the text, never empty. Texts are well-formed UTF-8
- * and are only cut between characters. */
+ * Invariants: marks are sorted, disjoint, not adjacent, inside the text, never empty. Texts are
+ * well-formed UTF-8 and are only cut between characters. */
 #define _GNU_SOURCE /* memmem */
 #include <string.h>
 
@@ -45,11 +45,14 @@ rp_status rp__jinja_put(jrun *r, jbuilder *b, const char *p, size_t n) {
     if (n) memcpy(b->p + b->n, p, n);
     b->n += n;
     if (b == r->out && b->n > JINJA_MAX_OUTPUT)
-        return rp__jinja_fail(r, RP_ELIMIT, "the output is longer than %zu bytes", JINJA_MAX_OUTPUT);
+        return rp__jinja_fail(r, RP_ELIMIT, "the output is longer than %zu bytes",
+                              JINJA_MAX_OUTPUT);
     return RP_OK;
 }
 
-rp_status rp__jinja_put_str(jrun *r, jbuilder *b, const char *s) { return rp__jinja_put(r, b, s, strlen(s)); }
+rp_status rp__jinja_put_str(jrun *r, jbuilder *b, const char *s) {
+    return rp__jinja_put(r, b, s, strlen(s));
+}
 
 rp_status rp__jinja_put_char(jrun *r, jbuilder *b, uint32_t cp) {
     char s[4];
@@ -69,8 +72,10 @@ static size_t first_mark_after(const jtext *t, size_t at) {
     size_t lo = 0, hi = t->n_marks;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        if (t->marks[mid].end > at) hi = mid;
-        else lo = mid + 1;
+        if (t->marks[mid].end > at)
+            hi = mid;
+        else
+            lo = mid + 1;
     }
     return lo;
 }
@@ -86,7 +91,9 @@ rp_status rp__jinja_put_part(jrun *r, jbuilder *b, const jtext *t, size_t begin,
     return RP_OK;
 }
 
-rp_status rp__jinja_put_text(jrun *r, jbuilder *b, const jtext *t) { return rp__jinja_put_part(r, b, t, 0, t->n); }
+rp_status rp__jinja_put_text(jrun *r, jbuilder *b, const jtext *t) {
+    return rp__jinja_put_part(r, b, t, 0, t->n);
+}
 
 rp_status rp__jinja_mark(jrun *r, jbuilder *b, size_t begin) {
     while (b->n_marks && b->marks[b->n_marks - 1].begin >= begin) b->n_marks--;
@@ -185,7 +192,8 @@ static bool is_trimmed(uint32_t cp, const jtext *chars) {
     return false;
 }
 
-rp_status rp__jinja_trim(jrun *r, const jtext *t, jvalue chars, bool left, bool right, jvalue *out) {
+rp_status rp__jinja_trim(jrun *r, const jtext *t, jvalue chars, bool left, bool right,
+                         jvalue *out) {
     if (chars.type != J_MISSING && chars.type != J_NONE && chars.type != J_TEXT)
         return rp__jinja_fail(r, RP_EFORMAT, "what is to be stripped must be a string, not %s",
                               rp__jinja_type_name(chars));
@@ -211,7 +219,8 @@ rp_status rp__jinja_trim(jrun *r, const jtext *t, jvalue chars, bool left, bool 
 
 /* Python's line ends: \n, \r, \r\n, \v, \f, \x1c-\x1e, U+0085, U+2028, U+2029. */
 static bool is_line_end(uint32_t cp) {
-    return (cp >= 0x0A && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 || cp == 0x2029;
+    return (cp >= 0x0A && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 ||
+           cp == 0x2029;
 }
 
 bool rp__jinja_line(const jtext *t, size_t at, size_t *end, size_t *next) {
@@ -229,7 +238,8 @@ bool rp__jinja_line(const jtext *t, size_t at, size_t *end, size_t *next) {
 }
 
 /* An empty `old` stands between all characters, and before and behind them. */
-static rp_status replace_empty(jrun *r, const jtext *t, const jtext *new_, int64_t count, jbuilder *b) {
+static rp_status replace_empty(jrun *r, const jtext *t, const jtext *new_, int64_t count,
+                               jbuilder *b) {
     uint32_t cp;
     for (size_t i = 0; i <= t->n && count != 0; count--) {
         RP_TRY(rp__jinja_put_text(r, b, new_));
@@ -242,7 +252,8 @@ static rp_status replace_empty(jrun *r, const jtext *t, const jtext *new_, int64
     return RP_OK;
 }
 
-rp_status rp__jinja_replace(jrun *r, const jtext *t, const jtext *old, const jtext *new_, int64_t count, jvalue *out) {
+rp_status rp__jinja_replace(jrun *r, const jtext *t, const jtext *old, const jtext *new_,
+                            int64_t count, jvalue *out) {
     jbuilder b = {0};
     size_t at = 0, found;
     if (count == 0) return rp__jinja_part(r, t, 0, t->n, out);

@@ -4,12 +4,16 @@
 #include "text/jinja_impl.h"
 
 const char *rp__jinja_type_name(jvalue v) {
-    static const char *const names[] = {
-        [J_MISSING] = "nothing", [J_UNDEFINED] = "Undefined", [J_NONE] = "NoneType", [J_BOOL] = "bool", [J_INT] = "int",
-        [J_FLOAT] = "float", [J_TEXT] = "str", [J_LIST] = "list", [J_TUPLE] = "tuple", [J_DICT] = "dict",
-        [J_VIEW] = "dict view", [J_RANGE] = "range", [J_ITER] = "generator", [J_NAMESPACE] = "Namespace",
-        [J_LOOP] = "LoopContext", [J_MACRO] = "Macro", [J_BUILTIN] = "function", [J_METHOD] = "method",
-        [J_CYCLER] = "Cycler", [J_JOINER] = "Joiner"};
+    static const char *const names[] = {[J_MISSING] = "nothing",  [J_UNDEFINED] = "Undefined",
+                                        [J_NONE] = "NoneType",    [J_BOOL] = "bool",
+                                        [J_INT] = "int",          [J_FLOAT] = "float",
+                                        [J_TEXT] = "str",         [J_LIST] = "list",
+                                        [J_TUPLE] = "tuple",      [J_DICT] = "dict",
+                                        [J_VIEW] = "dict view",   [J_RANGE] = "range",
+                                        [J_ITER] = "generator",   [J_NAMESPACE] = "Namespace",
+                                        [J_LOOP] = "LoopContext", [J_MACRO] = "Macro",
+                                        [J_BUILTIN] = "function", [J_METHOD] = "method",
+                                        [J_CYCLER] = "Cycler",    [J_JOINER] = "Joiner"};
     return names[v.type];
 }
 
@@ -17,29 +21,45 @@ rp_status rp__jinja_need_defined(jrun *r, jvalue v) {
     if (v.type != J_UNDEFINED) return RP_OK;
     /* A name that came from a request stays out of messages. */
     if (!v.text || v.text->n_marks) return rp__jinja_fail(r, RP_EFORMAT, "the value is undefined");
-    return rp__jinja_fail(r, RP_EFORMAT, "\"%.*s\" is undefined", (int)(v.text->n < 80 ? v.text->n : 80), v.text->p);
+    return rp__jinja_fail(r, RP_EFORMAT, "\"%.*s\" is undefined",
+                          (int)(v.text->n < 80 ? v.text->n : 80), v.text->p);
 }
 
 bool rp__jinja_truth(jvalue v) {
     switch (v.type) {
-    case J_MISSING: case J_UNDEFINED: case J_NONE: return false;
-    case J_BOOL: return v.b;
-    case J_INT: return v.i != 0;
-    case J_FLOAT: return v.f != 0;
-    case J_TEXT: return v.text->n > 0;
-    case J_LIST: case J_TUPLE: return v.list->n > 0;
-    case J_DICT: return v.dict->n > 0;
-    case J_VIEW: return v.view->dict->n > 0;
-    case J_RANGE: return v.range->n > 0;
-    case J_LOOP: return v.loop->n > 0;
-    default: return true;
+    case J_MISSING:
+    case J_UNDEFINED:
+    case J_NONE:
+        return false;
+    case J_BOOL:
+        return v.b;
+    case J_INT:
+        return v.i != 0;
+    case J_FLOAT:
+        return v.f != 0;
+    case J_TEXT:
+        return v.text->n > 0;
+    case J_LIST:
+    case J_TUPLE:
+        return v.list->n > 0;
+    case J_DICT:
+        return v.dict->n > 0;
+    case J_VIEW:
+        return v.view->dict->n > 0;
+    case J_RANGE:
+        return v.range->n > 0;
+    case J_LOOP:
+        return v.loop->n > 0;
+    default:
+        return true;
     }
 }
 
 /* ---- equality and order ---- */
 
 static int compare_numbers(jvalue a, jvalue b) {
-    if (jis_integer(a) && jis_integer(b)) return (jinteger(a) > jinteger(b)) - (jinteger(a) < jinteger(b));
+    if (jis_integer(a) && jis_integer(b))
+        return (jinteger(a) > jinteger(b)) - (jinteger(a) < jinteger(b));
     if (jis_integer(a)) return rp__jinja_compare_int_double(jinteger(a), b.f);
     if (jis_integer(b)) {
         int c = rp__jinja_compare_int_double(jinteger(b), a.f);
@@ -48,7 +68,9 @@ static int compare_numbers(jvalue a, jvalue b) {
     return a.f < b.f ? -1 : a.f > b.f ? 1 : a.f == b.f ? 0 : 2;
 }
 
-static bool text_equal(const jtext *a, const jtext *b) { return rp__str_eq(jview_of(a), jview_of(b)); }
+static bool text_equal(const jtext *a, const jtext *b) {
+    return rp__str_eq(jview_of(a), jview_of(b));
+}
 
 /* UTF-8 sorts as its code points do. */
 static int compare_texts(const jtext *a, const jtext *b) {
@@ -73,8 +95,10 @@ static rp_status dicts_equal(jrun *r, const jdict *a, const jdict *b, bool *out)
     for (size_t i = 0; *out && i < a->n; i++) {
         jvalue other;
         RP_TRY(rp__jinja_dict_get(r, b, a->p[i].key, &other));
-        if (other.type == J_MISSING) *out = false;
-        else RP_TRY(rp__jinja_equal(r, a->p[i].value, other, out));
+        if (other.type == J_MISSING)
+            *out = false;
+        else
+            RP_TRY(rp__jinja_equal(r, a->p[i].value, other, out));
     }
     return RP_OK;
 }
@@ -82,30 +106,44 @@ static rp_status dicts_equal(jrun *r, const jdict *a, const jdict *b, bool *out)
 bool rp__jinja_same(jvalue a, jvalue b) {
     if (a.type != b.type) return false;
     switch (a.type) {
-    case J_MISSING: case J_UNDEFINED: case J_NONE: return true;
-    case J_BOOL: return a.b == b.b;
-    case J_INT: return a.i == b.i;
-    case J_FLOAT: return a.f == b.f;
-    case J_TEXT: return text_equal(a.text, b.text);
-    case J_METHOD: return false;
-    default: return a.dict == b.dict; /* every other kind is a pointer */
+    case J_MISSING:
+    case J_UNDEFINED:
+    case J_NONE:
+        return true;
+    case J_BOOL:
+        return a.b == b.b;
+    case J_INT:
+        return a.i == b.i;
+    case J_FLOAT:
+        return a.f == b.f;
+    case J_TEXT:
+        return text_equal(a.text, b.text);
+    case J_METHOD:
+        return false;
+    default:
+        return a.dict == b.dict; /* every other kind is a pointer */
     }
 }
 
 rp_status rp__jinja_equal(jrun *r, jvalue a, jvalue b, bool *out) {
     RP_TRY(rp__jinja_charge(r, 64));
     *out = false;
-    if (jis_number(a) && jis_number(b)) *out = compare_numbers(a, b) == 0;
-    else if (a.type != b.type) return RP_OK;
+    if (jis_number(a) && jis_number(b))
+        *out = compare_numbers(a, b) == 0;
+    else if (a.type != b.type)
+        return RP_OK;
     else if (a.type == J_TEXT) {
         *out = text_equal(a.text, b.text);
         return rp__jinja_charge(r, a.text->n == b.text->n ? a.text->n : 0);
-    } else if (a.type == J_RANGE) *out = range_equal(a.range, b.range);
+    } else if (a.type == J_RANGE)
+        *out = range_equal(a.range, b.range);
     else if (a.type == J_LIST || a.type == J_TUPLE || a.type == J_DICT) {
         RP_TRY(rp__jinja_descend(r));
-        RP_TRY(a.type == J_DICT ? dicts_equal(r, a.dict, b.dict, out) : lists_equal(r, a.list, b.list, out));
+        RP_TRY(a.type == J_DICT ? dicts_equal(r, a.dict, b.dict, out)
+                                : lists_equal(r, a.list, b.list, out));
         jascend(r);
-    } else *out = rp__jinja_same(a, b);
+    } else
+        *out = rp__jinja_same(a, b);
     return RP_OK;
 }
 
@@ -129,8 +167,10 @@ rp_status rp__jinja_order(jrun *r, jvalue a, jvalue b, int *out) {
     RP_TRY(rp__jinja_charge(r, 64));
     if (jis_number(a) && jis_number(b)) return *out = compare_numbers(a, b), RP_OK;
     if (a.type == J_TEXT && b.type == J_TEXT) return *out = compare_texts(a.text, b.text), RP_OK;
-    if (a.type == b.type && (a.type == J_LIST || a.type == J_TUPLE)) return order_lists(r, a.list, b.list, out);
-    return rp__jinja_fail(r, RP_EFORMAT, "%s and %s cannot be ordered", rp__jinja_type_name(a), rp__jinja_type_name(b));
+    if (a.type == b.type && (a.type == J_LIST || a.type == J_TUPLE))
+        return order_lists(r, a.list, b.list, out);
+    return rp__jinja_fail(r, RP_EFORMAT, "%s and %s cannot be ordered", rp__jinja_type_name(a),
+                          rp__jinja_type_name(b));
 }
 
 /* ---- membership, length ---- */
@@ -163,7 +203,8 @@ static bool range_contains(const jrange *x, jvalue v) {
 static rp_status text_contains(jrun *r, const jtext *t, jvalue v, bool *out) {
     RP_TRY(rp__jinja_need_defined(r, v));
     if (v.type != J_TEXT)
-        return rp__jinja_fail(r, RP_EFORMAT, "\"in\" a string needs a string, not %s", rp__jinja_type_name(v));
+        return rp__jinja_fail(r, RP_EFORMAT, "\"in\" a string needs a string, not %s",
+                              rp__jinja_type_name(v));
     size_t at;
     *out = rp__jinja_find(t, jview_of(v.text), 0, t->n, &at);
     return rp__jinja_charge(r, t->n);
@@ -180,12 +221,19 @@ static rp_status dict_contains(jrun *r, const jdict *d, jvalue v, bool *out) {
 rp_status rp__jinja_contains(jrun *r, jvalue c, jvalue v, bool *out) {
     *out = false;
     switch (c.type) {
-    case J_UNDEFINED: return RP_OK;
-    case J_TEXT: return text_contains(r, c.text, v, out);
-    case J_LIST: case J_TUPLE: return list_contains(r, c.list->p, c.list->n, v, out);
-    case J_DICT: return dict_contains(r, c.dict, v, out);
-    case J_RANGE: return *out = range_contains(c.range, v), RP_OK;
-    case J_ITER: return iter_contains(r, c.iter, v, out);
+    case J_UNDEFINED:
+        return RP_OK;
+    case J_TEXT:
+        return text_contains(r, c.text, v, out);
+    case J_LIST:
+    case J_TUPLE:
+        return list_contains(r, c.list->p, c.list->n, v, out);
+    case J_DICT:
+        return dict_contains(r, c.dict, v, out);
+    case J_RANGE:
+        return *out = range_contains(c.range, v), RP_OK;
+    case J_ITER:
+        return iter_contains(r, c.iter, v, out);
     case J_VIEW: {
         if (c.view->kind == VIEW_KEYS) return dict_contains(r, c.view->dict, v, out);
         jvalue *items;
@@ -193,20 +241,31 @@ rp_status rp__jinja_contains(jrun *r, jvalue c, jvalue v, bool *out) {
         RP_TRY(rp__jinja_items(r, c, &items, &n));
         return list_contains(r, items, n, v, out);
     }
-    default: return rp__jinja_fail(r, RP_EFORMAT, "\"in\" needs something to search, not %s", rp__jinja_type_name(c));
+    default:
+        return rp__jinja_fail(r, RP_EFORMAT, "\"in\" needs something to search, not %s",
+                              rp__jinja_type_name(c));
     }
 }
 
 rp_status rp__jinja_length(jrun *r, jvalue v, int64_t *out) {
     switch (v.type) {
-    case J_UNDEFINED: return *out = 0, RP_OK;
-    case J_TEXT: return *out = (int64_t)rp__jinja_n_chars(v.text), rp__jinja_charge(r, v.text->n);
-    case J_LIST: case J_TUPLE: return *out = (int64_t)v.list->n, RP_OK;
-    case J_DICT: return *out = (int64_t)v.dict->n, RP_OK;
-    case J_VIEW: return *out = (int64_t)v.view->dict->n, RP_OK;
-    case J_RANGE: return *out = v.range->n, RP_OK;
-    case J_LOOP: return *out = (int64_t)v.loop->n, RP_OK;
-    default: return rp__jinja_fail(r, RP_EFORMAT, "%s has no length", rp__jinja_type_name(v));
+    case J_UNDEFINED:
+        return *out = 0, RP_OK;
+    case J_TEXT:
+        return *out = (int64_t)rp__jinja_n_chars(v.text), rp__jinja_charge(r, v.text->n);
+    case J_LIST:
+    case J_TUPLE:
+        return *out = (int64_t)v.list->n, RP_OK;
+    case J_DICT:
+        return *out = (int64_t)v.dict->n, RP_OK;
+    case J_VIEW:
+        return *out = (int64_t)v.view->dict->n, RP_OK;
+    case J_RANGE:
+        return *out = v.range->n, RP_OK;
+    case J_LOOP:
+        return *out = (int64_t)v.loop->n, RP_OK;
+    default:
+        return rp__jinja_fail(r, RP_EFORMAT, "%s has no length", rp__jinja_type_name(v));
     }
 }
 
@@ -214,9 +273,17 @@ rp_status rp__jinja_length(jrun *r, jvalue v, int64_t *out) {
 
 bool rp__jinja_is_iterable(jvalue v) {
     switch (v.type) {
-    case J_UNDEFINED: case J_TEXT: case J_LIST: case J_TUPLE: case J_DICT: case J_VIEW: case J_RANGE: case J_ITER:
+    case J_UNDEFINED:
+    case J_TEXT:
+    case J_LIST:
+    case J_TUPLE:
+    case J_DICT:
+    case J_VIEW:
+    case J_RANGE:
+    case J_ITER:
         return true;
-    default: return false;
+    default:
+        return false;
     }
 }
 
@@ -263,7 +330,8 @@ rp_status rp__jinja_items(jrun *r, jvalue v, jvalue **items, size_t *n) {
     if (v.type == J_TEXT) return characters(r, v.text, p);
     if (v.type == J_VIEW) return view_items(r, v.view, p);
     for (size_t i = 0; i < *n; i++)
-        p[i] = v.type == J_DICT ? v.dict->p[i].key : jint(v.range->start + (int64_t)i * v.range->step);
+        p[i] =
+            v.type == J_DICT ? v.dict->p[i].key : jint(v.range->start + (int64_t)i * v.range->step);
     return RP_OK;
 }
 
@@ -312,8 +380,10 @@ static rp_status find_pair(jrun *r, const jdict *d, jvalue key, jpair **out) {
     RP_TRY(rp__jinja_charge(r, d->n * 8));
     for (size_t i = 0; i < d->n; i++) {
         bool equal;
-        if (key.type == J_TEXT && d->p[i].key.type == J_TEXT) equal = text_equal(key.text, d->p[i].key.text);
-        else RP_TRY(rp__jinja_equal(r, d->p[i].key, key, &equal));
+        if (key.type == J_TEXT && d->p[i].key.type == J_TEXT)
+            equal = text_equal(key.text, d->p[i].key.text);
+        else
+            RP_TRY(rp__jinja_equal(r, d->p[i].key, key, &equal));
         if (equal) return *out = &d->p[i], RP_OK;
     }
     return RP_OK;

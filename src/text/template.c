@@ -1,4 +1,5 @@
-/* The face of the template interpreter: parse, render, and what both need (memory, limits, errors). */
+/* The face of the template interpreter: parse, render, and what both need (memory, limits, errors).
+ */
 #include "text/template.h"
 
 #include <stdarg.h>
@@ -10,7 +11,8 @@
 /* ---- errors, memory, limits ---- */
 
 RP_PRINTF(5, 0)
-static rp_status fail_at(rp_error *err, rp_status code, const char *name, uint32_t line, const char *fmt, va_list ap) {
+static rp_status fail_at(rp_error *err, rp_status code, const char *name, uint32_t line,
+                         const char *fmt, va_list ap) {
     char what[400];
     vsnprintf(what, sizeof what, fmt, ap);
     if (line) return rp__fail(err, code, "%s, line %u: %s", name, line, what);
@@ -37,8 +39,10 @@ rp_status rp__jinja_fail(jrun *r, rp_status code, const char *fmt, ...) {
 
 void *rp__jinja_alloc(jrun *r, size_t n, size_t bytes) {
     size_t total;
-    if (!rp__mul_ok(n, bytes, &total) || total > JINJA_MAX_MEMORY || r->arena.n_bytes + total > JINJA_MAX_MEMORY) {
-        rp__jinja_fail(r, RP_ELIMIT, "the template needs more than %zu MiB of memory", JINJA_MAX_MEMORY >> 20);
+    if (!rp__mul_ok(n, bytes, &total) || total > JINJA_MAX_MEMORY ||
+        r->arena.n_bytes + total > JINJA_MAX_MEMORY) {
+        rp__jinja_fail(r, RP_ELIMIT, "the template needs more than %zu MiB of memory",
+                       JINJA_MAX_MEMORY >> 20);
         return NULL;
     }
     void *p = rp__arena_alloc(&r->arena, total);
@@ -55,7 +59,8 @@ rp_status rp__jinja_charge(jrun *r, size_t bytes) {
 
 rp_status rp__jinja_descend(jrun *r) {
     if (++r->depth <= JINJA_MAX_DEPTH) return RP_OK;
-    return rp__jinja_fail(r, RP_ELIMIT, "expressions, macros or values nest deeper than %d", JINJA_MAX_DEPTH);
+    return rp__jinja_fail(r, RP_ELIMIT, "expressions, macros or values nest deeper than %d",
+                          JINJA_MAX_DEPTH);
 }
 
 /* ---- parse ---- */
@@ -68,14 +73,18 @@ rp_status rp__template_parse(const char *name, rp__str source, rp__template **ou
     t->name = name; /* until it is copied, for messages */
     rp_status status = RP_OK;
     char *copy = rp__arena_strndup(&t->arena, name, strlen(name));
-    if (!copy) status = rp__fail(err, RP_ENOMEM, "%s: out of memory", name);
-    else t->name = copy;
+    if (!copy)
+        status = rp__fail(err, RP_ENOMEM, "%s: out of memory", name);
+    else
+        t->name = copy;
     if (!status) status = rp__jinja_lex(&p, source);
     if (!status) status = rp__jinja_parse(&p);
     rp__free(p.tokens);
     rp__map_clear(&p.names);
-    if (status) rp__template_destroy(t);
-    else *out = t;
+    if (status)
+        rp__template_destroy(t);
+    else
+        *out = t;
     return status;
 }
 
@@ -95,7 +104,8 @@ void rp__rendered_clear(rp__rendered *r) {
 
 /* Out of the rendering's arena, which goes. */
 static rp_status keep_output(jrun *r, const jbuilder *b, rp__rendered *out) {
-    if (!rp__bytes_add(&out->text, b->n ? b->p : "", b->n)) return rp__jinja_fail(r, RP_ENOMEM, "out of memory");
+    if (!rp__bytes_add(&out->text, b->n ? b->p : "", b->n))
+        return rp__jinja_fail(r, RP_ENOMEM, "out of memory");
     if (!b->n_marks) return RP_OK;
     out->literal = rp__alloc(b->n_marks * sizeof *out->literal);
     if (!out->literal) return rp__jinja_fail(r, RP_ENOMEM, "out of memory");
@@ -117,10 +127,11 @@ static rp_status render(jrun *r, rp__rendered *out) {
     return keep_output(r, &b, out);
 }
 
-rp_status rp__template_render(const rp__template *t, const json_t *context, int64_t now, rp__rendered *out,
-                              rp_error *err) {
+rp_status rp__template_render(const rp__template *t, const json_t *context, int64_t now,
+                              rp__rendered *out, rp_error *err) {
     *out = (rp__rendered){0};
-    if (!json_is_object(context)) return rp__fail(err, RP_EINVAL, "%s: the context must be an object", t->name);
+    if (!json_is_object(context))
+        return rp__fail(err, RP_EINVAL, "%s: the context must be an object", t->name);
     jrun r = {.t = t, .context = context, .err = err, .now = now};
     rp_status status = render(&r, out);
     rp__arena_clear(&r.arena);

@@ -1,5 +1,5 @@
-/* Templates against what Python's jinja2 rendered (tools/make_template_golden.py), and by hand: limits, marks,
- * messages, running out of memory. */
+/* Templates against what Python's jinja2 rendered (tools/make_template_golden.py), and by hand:
+ * limits, marks, messages, running out of memory. */
 #include "test.h"
 
 #include <stdio.h>
@@ -43,9 +43,11 @@ static void expect(const char *source, const char *context, const char *wanted) 
     rp__rendered_clear(&r.out);
 }
 
-static void expect_failure(const char *source, const char *context, rp_status code, const char *part) {
+static void expect_failure(const char *source, const char *context, rp_status code,
+                           const char *part) {
     rendering r = render(source, context);
-    if (r.status != code) fail_msg("%.100s: %s (%s)", source, rp_status_name(r.status), r.err.message);
+    if (r.status != code)
+        fail_msg("%.100s: %s (%s)", source, rp_status_name(r.status), r.err.message);
     assert_null(r.out.text.p);
     assert_message(r.err, part);
 }
@@ -70,13 +72,16 @@ static bool same_outcome(const rendering *r, const json_t *wanted) {
 }
 
 /* Counts and prints what differs. */
-static int compare(const char *name, size_t i, rp__str source, const json_t *context, const json_t *wanted) {
+static int compare(const char *name, size_t i, rp__str source, const json_t *context,
+                   const json_t *wanted) {
     rendering r = render_str(source, context);
     bool same = same_outcome(&r, wanted);
     if (!same) {
         char *text = json_dumps(wanted, JSON_ENCODE_ANY);
         print_error("%s %zu: %.300s\n   wanted %s\n   got    %s\n", name, i, source.p, text,
-                    r.status ? r.err.message : r.out.text.p ? r.out.text.p : "");
+                    r.status       ? r.err.message
+                    : r.out.text.p ? r.out.text.p
+                                   : "");
         free(text);
     }
     rp__rendered_clear(&r.out);
@@ -84,7 +89,8 @@ static int compare(const char *name, size_t i, rp__str source, const json_t *con
 }
 
 RP_TEST(template, cases_as_jinja2) {
-    json_t *file = load("fixtures/template/cases.json"), *context = json_object_get(file, "context"), *row;
+    json_t *file = load("fixtures/template/cases.json"),
+           *context = json_object_get(file, "context"), *row;
     int n_bad = 0;
     size_t i;
     json_array_foreach(json_object_get(file, "cases"), i, row) {
@@ -117,8 +123,8 @@ RP_TEST(template, conversations_as_transformers) {
         size_t n, i;
         snprintf(path, sizeof path, "fixtures/template/%s", name);
         char *source = read_file(rp_test_path(path), &n);
-        json_array_foreach(outcomes, i, wanted)
-            n_bad += compare(name, i, (rp__str){source, n}, json_array_get(conversations, i), wanted);
+        json_array_foreach(outcomes, i, wanted) n_bad +=
+            compare(name, i, (rp__str){source, n}, json_array_get(conversations, i), wanted);
         free(source);
     }
     assert_int_equal(n_bad, 0);
@@ -186,21 +192,29 @@ RP_TEST(template, long_chains_are_errors) {
 }
 
 RP_TEST(template, endless_templates_stop) {
-    expect_failure("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", NULL, RP_ELIMIT, "steps");
-    expect_failure("{% for a in range(99999) %}{{ 'x' * 100000 }}{% endfor %}", NULL, RP_ELIMIT, "t, line 1");
+    expect_failure("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+                   NULL, RP_ELIMIT, "steps");
+    expect_failure("{% for a in range(99999) %}{{ 'x' * 100000 }}{% endfor %}", NULL, RP_ELIMIT,
+                   "t, line 1");
     expect_failure("{{ range(1000000000) }}", NULL, RP_ELIMIT, "range");
     expect_failure("{{ 'x' * 9223372036854775807 }}", NULL, RP_ELIMIT, "too long");
     expect_failure("{{ [1] * 100000000 }}", NULL, RP_ELIMIT, "");
-    expect_failure("{% set ns = namespace(s='xxxxxxxxxxxxxxxx') %}{% for a in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+    expect_failure("{% set ns = namespace(s='xxxxxxxxxxxxxxxx') %}{% for a in range(99) %}{% set "
+                   "ns.s = ns.s + ns.s %}{% endfor %}",
                    NULL, RP_ELIMIT, "");
     expect_failure("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", NULL, RP_ELIMIT, "deeper");
-    expect_failure("{% set ns = namespace(x=1) %}{% for a in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", NULL,
-                   RP_ELIMIT, "deeper");
-    expect_failure("{% set ns = namespace(x=1) %}{% for a in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x|tojson }}",
+    expect_failure("{% set ns = namespace(x=1) %}{% for a in range(9999) %}{% set ns.x = [ns.x] "
+                   "%}{% endfor %}{{ ns.x }}",
                    NULL, RP_ELIMIT, "deeper");
-    expect_failure("{% set ns = namespace(x=1, y=1) %}{% for a in range(9999) %}{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}"
-                   "{% endfor %}{{ ns.x == ns.y }}", NULL, RP_ELIMIT, "deeper");
-    expect_failure("{% set ns = namespace() %}{% set ns.self = ns %}{{ ns }}", NULL, RP_ELIMIT, "deeper");
+    expect_failure("{% set ns = namespace(x=1) %}{% for a in range(9999) %}{% set ns.x = [ns.x] "
+                   "%}{% endfor %}{{ ns.x|tojson }}",
+                   NULL, RP_ELIMIT, "deeper");
+    expect_failure("{% set ns = namespace(x=1, y=1) %}{% for a in range(9999) %}{% set ns.x = "
+                   "[ns.x] %}{% set ns.y = [ns.y] %}"
+                   "{% endfor %}{{ ns.x == ns.y }}",
+                   NULL, RP_ELIMIT, "deeper");
+    expect_failure("{% set ns = namespace() %}{% set ns.self = ns %}{{ ns }}", NULL, RP_ELIMIT,
+                   "deeper");
     expect_failure("{{ '%99999999s' % 1 }}", NULL, RP_ELIMIT, "wider");
     expect_failure("{{ 'a'.center(999999999999) }}", NULL, RP_ELIMIT, "");
     expect_failure("{{ 'a'|indent(999999999999) }}", NULL, RP_ELIMIT, "");
@@ -231,35 +245,42 @@ RP_TEST(template, integers_beyond_64_bits_are_refused) {
     expect("{{ (-9223372036854775807 - 1) % -1 }} {{ 2 ** 62 }}", NULL, "0 4611686018427387904");
     expect_failure("{{ '99999999999999999999'|int }}", NULL, RP_EUNSUPPORTED, "64 bits");
     expect_failure("{{ 1e300|int }}", NULL, RP_EUNSUPPORTED, "64 bits");
-    expect("{{ range(9223372036854775806, 9223372036854775807)|list }}", NULL, "[9223372036854775806]");
+    expect("{{ range(9223372036854775806, 9223372036854775807)|list }}", NULL,
+           "[9223372036854775806]");
 }
 
 /* ---- messages ---- */
 
 RP_TEST(template, errors_name_template_line_and_construct) {
-    expect_failure("a\nb\n{% include 'x' %}", NULL, RP_EUNSUPPORTED, "t, line 3: the tag \"include\" is not implemented");
+    expect_failure("a\nb\n{% include 'x' %}", NULL, RP_EUNSUPPORTED,
+                   "t, line 3: the tag \"include\" is not implemented");
     expect_failure("{% import 'x' as y %}", NULL, RP_EUNSUPPORTED, "\"import\"");
     expect_failure("{% from 'x' import y %}", NULL, RP_EUNSUPPORTED, "\"from\"");
     expect_failure("{% extends 'x' %}", NULL, RP_EUNSUPPORTED, "\"extends\"");
     expect_failure("{% block x %}{% endblock %}", NULL, RP_EUNSUPPORTED, "\"block\"");
-    expect_failure("{% autoescape true %}{% endautoescape %}", NULL, RP_EUNSUPPORTED, "\"autoescape\"");
+    expect_failure("{% autoescape true %}{% endautoescape %}", NULL, RP_EUNSUPPORTED,
+                   "\"autoescape\"");
     expect_failure("{% for x in y recursive %}{% endfor %}", NULL, RP_EUNSUPPORTED, "recursive");
-    expect_failure("\n{{ x|urlize }}", NULL, RP_EUNSUPPORTED, "line 2: the filter \"urlize\" is not implemented");
+    expect_failure("\n{{ x|urlize }}", NULL, RP_EUNSUPPORTED,
+                   "line 2: the filter \"urlize\" is not implemented");
     expect_failure("{{ x|frob }}", NULL, RP_EUNSUPPORTED, "\"frob\" is not known");
     expect_failure("{{ x is frob }}", NULL, RP_EUNSUPPORTED, "the test \"frob\"");
     expect_failure("{{ lipsum() }}", NULL, RP_EUNSUPPORTED, "\"lipsum\"");
     expect_failure("{{ 'a'.encode() }}", NULL, RP_EUNSUPPORTED, "\"encode\"");
-    expect_failure("{% if x %}\n{% if y %}{% endif %}", NULL, RP_EFORMAT, "line 1: \"if\" has no \"endif\"");
+    expect_failure("{% if x %}\n{% if y %}{% endif %}", NULL, RP_EFORMAT,
+                   "line 1: \"if\" has no \"endif\"");
     expect_failure("\n\n{{ a b }}", NULL, RP_EFORMAT, "line 3: found \"b\" where \"}}\" is needed");
     expect_failure("{{ 1 +\n\n) }}", NULL, RP_EFORMAT, "line 3: unexpected \")\"");
     expect_failure("a\n{{ nope.x }}", NULL, RP_EFORMAT, "t, line 2: \"nope\" is undefined");
-    expect_failure("{% if 1 %}\n\n{{ [1] + 'a' }}{% endif %}", NULL, RP_EFORMAT, "line 3: \"+\" is not possible between list and str");
+    expect_failure("{% if 1 %}\n\n{{ [1] + 'a' }}{% endif %}", NULL, RP_EFORMAT,
+                   "line 3: \"+\" is not possible between list and str");
     expect_failure("{{ \xff }}", NULL, RP_EFORMAT, "UTF-8");
     expect_failure("{{ '\\ud800' }}", NULL, RP_EFORMAT, "escape");
 }
 
 RP_TEST(template, refusal_is_the_templates_own_sentence) {
-    expect_failure("x{{ raise_exception('Roles must alternate!') }}", NULL, RP_ETEMPLATE, "Roles must alternate!");
+    expect_failure("x{{ raise_exception('Roles must alternate!') }}", NULL, RP_ETEMPLATE,
+                   "Roles must alternate!");
     rendering r = render("{{ raise_exception('No.') }}", NULL);
     assert_string_equal(r.err.message, "No.");
 }
@@ -304,33 +325,43 @@ static const char *const marked =
     " \"tools\": [{\"name\": \"f\", \"n\": 1}], \"plain\": [{\"a\": \"b\"}]}";
 
 RP_TEST(template, marks_what_came_from_messages_and_tools) {
-    expect_marks("{{ bos }}<|{{ messages[0].role }}|>{{ messages[0].content }}<e>", marked, "<s><|[user]|>[ Hi, you ]<e>");
-    expect_marks("{% for m in messages %}{{ '<' + m['role'] + '>' + m.content|trim }}{% endfor %}", marked, "<[user]>[Hi, you]");
-    expect_marks("{{ messages[0].content[1:3] }}{{ messages[0].content[::-1] }}x", marked, "[Hi uoy ,iH ]x");
+    expect_marks("{{ bos }}<|{{ messages[0].role }}|>{{ messages[0].content }}<e>", marked,
+                 "<s><|[user]|>[ Hi, you ]<e>");
+    expect_marks("{% for m in messages %}{{ '<' + m['role'] + '>' + m.content|trim }}{% endfor %}",
+                 marked, "<[user]>[Hi, you]");
+    expect_marks("{{ messages[0].content[1:3] }}{{ messages[0].content[::-1] }}x", marked,
+                 "[Hi uoy ,iH ]x");
     expect_marks("{{ ('<' ~ messages[0].role ~ '>')[2:] }}", marked, "[ser]>");
     expect_marks("{{ ('<' ~ messages[0].role ~ '>')[:1] }}", marked, "<");
-    expect_marks("{{ ('<' ~ messages[0].role ~ '>').split('s') | join('-') }}", marked, "<[u]-[er]>");
+    expect_marks("{{ ('<' ~ messages[0].role ~ '>').split('s') | join('-') }}", marked,
+                 "<[u]-[er]>");
     expect_marks("{{ messages[0].content.split(',') | join(';') }}", marked, "[ Hi];[ you ]");
     expect_marks("{{ messages[0].content.replace(',', '<x>') }}", marked, "[ Hi]<x>[ you ]");
     expect_marks("{{ 'a,b'.replace(',', messages[0].role) }}", marked, "a[user]b");
     expect_marks("{{ 'a' ~ messages[0].role | upper }}", marked, "a[USER]");
-    expect_marks("{{ ('<' ~ messages[0].role) | upper }}", marked, "[<USER]"); /* rebuilt: marked as a whole */
+    expect_marks("{{ ('<' ~ messages[0].role) | upper }}", marked,
+                 "[<USER]"); /* rebuilt: marked as a whole */
     expect_marks("{{ '<%s>' % messages[0].role }}", marked, "[<user>]");
     expect_marks("{{ '<{}>'.format(messages[0].role) }}", marked, "[<user>]");
-    expect_marks("<{{ messages | tojson }}>", marked, "<[[{\"role\": \"user\", \"content\": \" Hi, you \"}]]>");
+    expect_marks("<{{ messages | tojson }}>", marked,
+                 "<[[{\"role\": \"user\", \"content\": \" Hi, you \"}]]>");
     expect_marks("<{{ tools }}>{{ tools[0].n }}", marked, "<[[{'name': 'f', 'n': 1}]]>1");
     expect_marks("<{{ plain }}{{ plain|tojson }}>", marked, "<[{'a': 'b'}][{\"a\": \"b\"}]>");
 }
 
 RP_TEST(template, marks_survive_statements) {
-    expect_marks("{% set x %}<{{ messages[0].role }}>{% endset %}{{ x }}{{ x|trim('<') }}", marked, "<[user]>[user]>");
-    expect_marks("{% macro m(a) %}({{ a }}){% endmacro %}{{ m(messages[0].role) }}", marked, "([user])");
+    expect_marks("{% set x %}<{{ messages[0].role }}>{% endset %}{{ x }}{{ x|trim('<') }}", marked,
+                 "<[user]>[user]>");
+    expect_marks("{% macro m(a) %}({{ a }}){% endmacro %}{{ m(messages[0].role) }}", marked,
+                 "([user])");
     expect_marks("{% filter trim %} <{{ messages[0].role }}> {% endfilter %}", marked, "<[user]>");
     expect_marks("{% for c in messages[0].role %}{{ c }}{% endfor %}", marked, "[user]");
     expect_marks("{% for k in tools[0] %}<{{ k }}>{% endfor %}", marked, "<[name]><[n]>");
-    expect_marks("{{ messages|map(attribute='role')|join('<') }}{{ (tools|first).name }}", marked, "[userf]");
+    expect_marks("{{ messages|map(attribute='role')|join('<') }}{{ (tools|first).name }}", marked,
+                 "[userf]");
     expect_marks("{{ ('a\n' ~ messages[0].role)|indent(1) }}", marked, "a\n [user]");
-    expect_marks("{{ nope|default(messages[0].role) }}{{ messages[0].role or 'x' }}", marked, "[useruser]");
+    expect_marks("{{ nope|default(messages[0].role) }}{{ messages[0].role or 'x' }}", marked,
+                 "[useruser]");
     expect_marks("{{ messages[0].content|replace('Hi', 'x')|length }}", marked, "8");
 }
 

@@ -314,6 +314,7 @@ rp_status rp__jinja_items(jrun *r, jvalue v, jvalue **items, size_t *n) {
     *items = NULL, *n = 0;
     if (v.type == J_UNDEFINED) return RP_OK;
     if (v.type == J_LIST || v.type == J_TUPLE) return *items = v.list->p, *n = v.list->n, RP_OK;
+    if (v.type == J_ITER && v.iter->at == v.iter->n) return RP_OK;
     if (v.type == J_ITER) {
         *items = v.iter->p + v.iter->at, *n = v.iter->n - v.iter->at;
         v.iter->at = v.iter->n;

@@ -268,9 +268,9 @@ rp_status rp__jinja_percent(jrun *r, const jtext *format, jvalue args, jvalue *o
         RP_TRY(put_percent_field(&p));
     }
     RP_TRY(rp__jinja_put_part(r, &p.b, format, p.at, format->n));
-    size_t n = args.type == J_TUPLE                         ? args.list->n
-               : args.type == J_DICT || args.type == J_LIST ? 0
-                                                            : 1;
+    bool may_stay = args.type == J_DICT || args.type == J_LIST || args.type == J_UNDEFINED;
+    size_t n =
+        args.type == J_TUPLE ? args.list->n : !may_stay; /* what has subscripts may be left over */
     if (p.next < n)
         return rp__jinja_fail(r, RP_EFORMAT, "there are too many arguments for the format");
     if (p.tainted) RP_TRY(rp__jinja_mark(r, &p.b, 0));

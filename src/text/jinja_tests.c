@@ -87,11 +87,13 @@ JINJA_BODY(is_upper) {
 }
 
 JINJA_BODY(is_filter) {
+    RP_TRY(rp__jinja_need_hashable(r, self));
     const jrow *row = self.type == J_TEXT ? rp__jinja_find_filter(jview_of(self.text)) : NULL;
     return *out = jbool(row != NULL), RP_OK;
 }
 
 JINJA_BODY(is_test) {
+    RP_TRY(rp__jinja_need_hashable(r, self));
     bool is = self.type == J_TEXT && rp__jinja_find_row(rp__jinja_tests, jview_of(self.text));
     return *out = jbool(is), RP_OK;
 }

@@ -366,7 +366,7 @@ rp_status rp__jinja_dict(jrun *r, size_t cap, jtype type, jvalue *out) {
 }
 
 rp_status rp__jinja_need_hashable(jrun *r, jvalue v) {
-    if (v.type == J_LIST || v.type == J_DICT)
+    if (v.type == J_LIST || v.type == J_DICT || v.type == J_VIEW)
         return rp__jinja_fail(r, RP_EFORMAT, "%s cannot be a key", rp__jinja_type_name(v));
     if (v.type != J_TUPLE) return RP_OK;
     RP_TRY(rp__jinja_descend(r));

@@ -1,12 +1,25 @@
 /* The devices there are, as callers of the library see them. */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/options.h"
-#include "device/device.h"
-#include "reprise/reprise.h"
+#include "engine/engine_impl.h"
+
+static void set_path(void) {
+    rp_error err = {0};
+    if (rp__device_set_path(rp__options_env("REPRISE_DEVICE_PATH"), &err) < 0)
+        rp__log(RP_LOG_ERROR, "REPRISE_DEVICE_PATH: %s", err.message);
+}
+
+void rp__devices_prepare(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_path);
+}
 
 bool rp_device_info_at(size_t i, rp_device_info *out) {
+    rp__devices_prepare();
     const char *name = rp__device_name_at(i);
     if (!name) return false;
     rp_device_info full = {.bytes = out->bytes};

@@ -89,6 +89,7 @@ static rp_status open_text(rp_engine *e, const rp_engine_options *o, rp_error *e
 static rp_status open_device(rp_engine *e, const rp_engine_options *o, rp_error *err) {
     rp_device_config c = {
         .bytes = sizeof c, .n_threads = o->n_threads, .options = o->device_options};
+    rp__devices_prepare();
     return rp__device_open(o->device ? o->device : rp__device_name_at(0), &c, &e->device, err);
 }
 

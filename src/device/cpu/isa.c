@@ -1,5 +1,8 @@
 #include "device/cpu/isa.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <stdio.h>
 #include <strings.h>
 
@@ -10,9 +13,15 @@ bool rp__isa_has_generic(void) {
 }
 
 #if defined(__x86_64__)
+/* clang 14 does not know the name "f16c". */
+static bool has_f16c(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
 bool rp__isa_has_avx2(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
+           __builtin_cpu_supports("bmi2");
 }
 bool rp__isa_has_avx512(void) {
     return rp__isa_has_avx2() && __builtin_cpu_supports("avx512f") &&

@@ -81,10 +81,11 @@ static int fill_capture(const rp__options *o, rp_engine_options *e) {
     return RP_CLI_OK;
 }
 
-static void fill_cache_types(const rp__options *o, rp_engine_options *e) {
+static void fill_types(const rp__options *o, rp_engine_options *e) {
     const char *both = rp__options_str(o, RP_OPT_KV_CACHE_DTYPE);
     e->cache_type_k = rp__options_str(o, RP_OPT_CACHE_TYPE_K);
     e->cache_type_v = rp__options_str(o, RP_OPT_CACHE_TYPE_V);
+    if (!strcmp(rp__options_str(o, RP_OPT_ACTIVATIONS), "q8")) e->activations = RP_ACTIVATIONS_Q8;
     if (!strcmp(both, "auto")) return;
     if (!rp__options_given(o, RP_OPT_CACHE_TYPE_K)) e->cache_type_k = both;
     if (!rp__options_given(o, RP_OPT_CACHE_TYPE_V)) e->cache_type_v = both;
@@ -129,7 +130,7 @@ static int fill_options(const rp__options *o, rp_engine_options *e, rp__bytes *d
     e->n_blocks = (int)rp__options_int(o, RP_OPT_NUM_BLOCKS);
     if (rp__options_given(o, RP_OPT_MAX_NUM_SEQS))
         e->max_seqs = (int)rp__options_int(o, RP_OPT_MAX_NUM_SEQS);
-    fill_cache_types(o, e);
+    fill_types(o, e);
     if (!fill_device(o, device, e)) return rp__cli_out_of_memory();
     int code = fill_capture(o, e);
     return code ? code : fill_template(o, template, e);

@@ -20,7 +20,9 @@ void rp__template_destroy(rp__template *t); /* NULL is fine */
 
 typedef struct rp__rendered {
     rp__bytes text;
-    rp__span *literal; /* where strings of the context's "messages" and "tools" came out: not the template's own text */
+    /* Where strings of the context's "messages", "tools" and "documents" came out: not the template's own text.
+     * Sorted, disjoint, not adjacent. */
+    rp__span *literal;
     size_t n_literal;
 } rp__rendered;
 void rp__rendered_clear(rp__rendered *r);

@@ -9,16 +9,16 @@
 
 enum {
     WARM_STEPS = 2,
-    MAX_LOSSES = 2,     /* one may have had another reason */
-    MAX_WAIT = 4096,    /* eager steps between captures of a graph that never earns itself */
-    CLEAR_PAIRS = 2,    /* so many pairs decide when each shows a gain of CLEAR_PERCENT, */
-    CLEAR_PERCENT = 25, /* far beyond the noise of a busy machine; twice as many when each */
-    LESS_CLEAR_PERCENT = 10 /* shows this */,
-    SWITCH_PERCENT = 3,     /* a decision changes only for more than this, in every pair */
-    FIRST_REMEASURE = 1024, /* steps until a decision is looked at again; doubles every time */
-    MEASURE_SHARE = 200,    /* measuring may cost one part in so many of the steps between */
-    UNEVEN_SHARE = 8,       /* steps of a pair may differ by this part of their live tokens */
-    MAX_UNEVEN = 32,        /* pairs thrown away for that, then any pair counts */
+    MAX_LOSSES = 2,          /* one may have had another reason */
+    MAX_WAIT = 4096,         /* eager steps between captures of a graph that never earns itself */
+    CLEAR_PAIRS = 2,         /* so many pairs decide when each shows a gain of CLEAR_PERCENT, */
+    CLEAR_PERCENT = 50,      /* far beyond the noise of a busy machine; */
+    LESS_CLEAR_PERCENT = 20, /* twice as many when each shows this */
+    SWITCH_PERCENT = 3,      /* a decision changes only for more than this, in every pair */
+    FIRST_REMEASURE = 1024,  /* steps until a decision is looked at again; doubles every time */
+    MEASURE_SHARE = 200,     /* measuring may cost one part in so many of the steps between */
+    UNEVEN_SHARE = 8,        /* steps of a pair may differ by this part of their live tokens */
+    MAX_UNEVEN = 32,         /* pairs thrown away for that, then any pair counts */
 };
 
 const char *rp__run_why_text(rp__run_why why) {

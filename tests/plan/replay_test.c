@@ -378,3 +378,37 @@ RP_TEST(replay, report_measures_any_mode) {
     assert_int_equal(report.why, RP_WHY_NO_CAPTURE);
     one_op_close(&o);
 }
+
+/* ---- a store that is too small ---- */
+
+/* Steps of two sizes in turns with a place for one graph: each capture would push the other's graph
+ * out. That costs little more than never capturing. */
+RP_TEST(replay, a_fight_over_one_place_ends) {
+    static workload off, one;
+    workload_open(&off, "emu", "profile=p150-hybrid", RP_CAPTURE_OFF, 1);
+    workload_open(&one, "emu", "profile=p150-hybrid", RP_CAPTURE_AUTO, 1);
+    for (int i = 0; i < 600; i++) {
+        workload_step(&off, 1, 1);
+        workload_step(&off, 2, 2);
+        workload_step(&one, 1, 1);
+        workload_step(&one, 2, 2);
+    }
+    printf("two sizes, one place: %.3f of eager, simulated\n", one.total_us / off.total_us);
+    assert_true(one.total_us < 1.02 * off.total_us);
+    assert_true(off.bits == one.bits);
+    workload_close(&off);
+    workload_close(&one);
+}
+
+/* The mixed workload with fewer places than sizes: what is used most keeps its graph. */
+RP_TEST(replay, a_small_store_still_gains) {
+    static workload off, some;
+    workload_open(&off, "emu", "profile=p150-hybrid", RP_CAPTURE_OFF, CAP);
+    workload_open(&some, "emu", "profile=p150-hybrid", RP_CAPTURE_AUTO, CAP);
+    workload_run(&off, EAGER_STEPS);
+    workload_run(&some, EAGER_STEPS);
+    printf("nine sizes, four places: %.3f of eager, simulated\n", some.total_us / off.total_us);
+    assert_true(some.total_us < 0.9 * off.total_us);
+    workload_close(&off);
+    workload_close(&some);
+}

@@ -89,9 +89,9 @@ typedef struct rp__segment {
     rp_status refusal; /* of its capture, which is not tried again; 0: none */
     rp_graph *graph;
     uint32_t epoch, n_losses; /* losses of the device while its graph ran */
-    uint32_t n_warm;      /* eager steps since cold or since its graph was dropped */
-    uint32_t wait;        /* so many are wanted before the next capture */
-    uint64_t n_unearned;  /* replays its graph has yet to make to have been worth waiting for */
+    uint32_t n_warm;          /* eager steps since cold or since its graph was dropped */
+    uint32_t wait;            /* so many are wanted before the next capture */
+    uint64_t n_unearned;      /* replays its graph has yet to make to have been worth waiting for */
     uint64_t n_eager, n_replays, n_captures;
     uint64_t last_used;
 

@@ -232,7 +232,7 @@ RP_TEST(cpu, matmul_of_every_dtype_is_right) {
 
 /* ---- attention: a prompt whole, in chunks and token by token, over different block tables ---- */
 
-enum { CONTEXT = 700, HEADS = 6, KV_HEADS = 2, DIM = 40 };
+enum { CONTEXT = 700, HEADS = 6, KV_HEADS = 2, DIM = 40 /* not whole vectors */ };
 
 /* The last n of CONTEXT positions as queries; blocks of `block` positions, stored backwards when
  * asked. */

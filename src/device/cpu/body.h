@@ -15,6 +15,7 @@ typedef struct rp__body_args {
     void *out[RP_OP_MAX_OUT];
     int64_t n_live;   /* live rows: at most rp__op_rows(op), and that when op->live is absent */
     void *scratch;    /* this worker's own, rp__body_scratch bytes, 64-byte aligned */
+    void *shared;     /* all workers' common scratch, rp__body_shared bytes, 64-byte aligned; NULL: one phase only */
     int worker, n_workers;
 } rp__body_args;
 
@@ -25,6 +26,8 @@ typedef struct rp__body_set {
     const char *name; /* "reference", "generic", "avx2", "avx512", "avx512vnni" */
     bool (*is_available)(void);
     rp__body_fn fn[RP_N_OPS];
+    /* A second phase, or NULL: run by all workers after all have left fn, when they were given `shared`. */
+    rp__body_fn finish[RP_N_OPS];
 } rp__body_set;
 
 extern const rp__body_set rp__body_reference; /* double accumulation, every op, every dtype, no layout but row-major */
@@ -34,6 +37,8 @@ rp_status rp__body_choose(const char *isa, const rp__body_set **out, rp_error *e
 
 /* Scratch bytes per worker that any set needs for this op. */
 size_t rp__body_scratch(const rp_op *op);
+/* Bytes of `shared` with which workers can share this op out more evenly in two phases; 0: nothing to gain. */
+size_t rp__body_shared(const rp_op *op);
 
 /* Decodes row `row` (over all dimensions but the last, flattened) of a row-major weight to F32: the one place where
  * the reference set reads weights. */

@@ -249,13 +249,15 @@ static bool cpu_supports(void *self, const rp_op *op) {
     return (unsigned)op->kind < RP_N_OPS && rp__body_reference.fn[op->kind];
 }
 
-static rp_status reserve(cpu *c, size_t each, rp_error *err) {
-    if (rp__scratch_reserve(&c->scratch, each)) return RP_OK;
-    return rp__fail(err, RP_ENOMEM, "cpu: no memory for %zu bytes of scratch per worker", each);
+static rp_status reserve(cpu *c, size_t each, size_t shared, rp_error *err) {
+    if (rp__scratch_reserve(&c->scratch, each, shared)) return RP_OK;
+    return rp__fail(err, RP_ENOMEM,
+                    "cpu: no memory for %zu bytes of scratch per worker and %zu for all", each,
+                    shared);
 }
 
 static rp_status cpu_prepare(void *self, const rp_op *op, rp_error *err) {
-    return reserve(self, rp__body_scratch(op), err);
+    return reserve(self, rp__body_scratch(op), rp__body_shared(op), err);
 }
 
 static rp_status cpu_run(void *self, uint32_t queue, const rp_op *op, rp_error *err) {
@@ -265,7 +267,7 @@ static rp_status cpu_run(void *self, uint32_t queue, const rp_op *op, rp_error *
     rp__script_reset(c->eager);
     RP_TRY(rp__script_add(c->eager, op, err));
     RP_TRY(rp__script_compile(c->eager, rp__pool_size(c->pool), err));
-    RP_TRY(reserve(c, rp__script_scratch(c->eager), err));
+    RP_TRY(reserve(c, rp__script_scratch(c->eager), rp__script_shared(c->eager), err));
     rp__script_run(c->eager, c->pool, &c->scratch);
     return RP_OK;
 }
@@ -294,7 +296,8 @@ static rp_status cpu_capture_end(void *self, uint32_t queue, void **graph, rp_er
     cpu *c = self;
     *graph = NULL;
     rp_status status = rp__script_compile(c->recording, rp__pool_size(c->pool), err);
-    if (status >= 0) status = reserve(c, rp__script_scratch(c->recording), err);
+    if (status >= 0)
+        status = reserve(c, rp__script_scratch(c->recording), rp__script_shared(c->recording), err);
     if (status < 0) {
         cpu_capture_abort(self, queue);
         return status;

@@ -306,22 +306,33 @@ static void take_queries(const attention *at, const span *s) {
     }
 }
 
+/* part, part_top and part_sum of every row of the span for the positions of one block; a part_sum
+ * of 0: nothing seen. */
+static void attend_block(const attention *at, const span *s, int64_t block) {
+    int64_t n_rows = s->n_tokens * at->group;
+    int64_t n = min_i64(AT_BLOCK, s->last + 1 - block), first = max_i64(0, s->first - block);
+    block_scores(at, s, block, first, n);
+    for (int64_t r = 0; r < n_rows; r++) {
+        int64_t from, to;
+        seen_in(at, s, r / at->group, block, &from, &to);
+        at->part_sum[r] = 0;
+        if (to > from)
+            block_softmax(at, at->score + r * AT_BLOCK, from, to, &at->part_top[r],
+                          &at->part_sum[r]);
+    }
+    block_values(at, s, block, first, n);
+}
+
+static int64_t first_block(const span *s) {
+    return s->first / AT_BLOCK * AT_BLOCK;
+}
+
 static void attend(const attention *at, const span *s) {
     int64_t n_rows = s->n_tokens * at->group;
     take_queries(at, s);
     for (int64_t r = 0; r < n_rows; r++) at->sum[r] = 0;
-    for (int64_t block = s->first / AT_BLOCK * AT_BLOCK; block <= s->last; block += AT_BLOCK) {
-        int64_t n = min_i64(AT_BLOCK, s->last + 1 - block), first = max_i64(0, s->first - block);
-        block_scores(at, s, block, first, n);
-        for (int64_t r = 0; r < n_rows; r++) {
-            int64_t from, to;
-            seen_in(at, s, r / at->group, block, &from, &to);
-            at->part_sum[r] = 0;
-            if (to > from)
-                block_softmax(at, at->score + r * AT_BLOCK, from, to, &at->part_top[r],
-                              &at->part_sum[r]);
-        }
-        block_values(at, s, block, first, n);
+    for (int64_t block = first_block(s); block <= s->last; block += AT_BLOCK) {
+        attend_block(at, s, block);
         for (int64_t r = 0; r < n_rows; r++)
             if (at->part_sum[r] != 0)
                 merge_row(at->total + r * at->d_pad, &at->top[r], &at->sum[r],
@@ -330,6 +341,25 @@ static void attend(const attention *at, const span *s) {
     for (int64_t r = 0; r < n_rows; r++)
         finish_row(at, s->t + r / at->group, s->kv * at->group + r % at->group,
                    at->total + r * at->d_pad, at->top[r], at->sum[r]);
+}
+
+/* ---- in two phases: blocks shared out over workers, then rows merged ---- */
+
+/* The block's result of one row, kept for the second phase: top, sum, and from 16 on the sums. */
+static float *kept_part(const attention *at, int64_t t, int64_t h, int64_t block) {
+    int64_t n_blocks = (at->op->in[3].dim[1] * at->op->in[1].dim[1] + AT_BLOCK - 1) / AT_BLOCK;
+    int64_t i = (t * at->n_heads + h) * n_blocks + block / AT_BLOCK;
+    return (float *)at->args->shared + i * (at->d_pad + 16);
+}
+
+static void attend_and_keep(const attention *at, const span *s, int64_t block) {
+    take_queries(at, s);
+    attend_block(at, s, block);
+    for (int64_t r = 0; r < s->n_tokens * at->group; r++) {
+        float *kept = kept_part(at, s->t + r / at->group, s->kv * at->group + r % at->group, block);
+        kept[0] = at->part_top[r], kept[1] = at->part_sum[r];
+        memcpy(kept + 16, at->part + r * at->d_pad, (size_t)at->d_pad * sizeof *kept);
+    }
 }
 
 /* The longest span from token t on that fits a tile. */
@@ -349,14 +379,52 @@ static span span_at(const attention *at, int64_t t) {
     return s;
 }
 
+/* True when there are too few spans for the workers and some are long. Every worker finds the same,
+ * in both phases. */
+static bool is_shared_out(const attention *at) {
+    int64_t n_items = 0, longest = 0;
+    if (!at->args->shared) return false;
+    for (int64_t t = 0; t < at->args->n_live;) {
+        span s = span_at(at, t);
+        n_items += at->n_kv;
+        longest = max_i64(longest, s.last - first_block(&s));
+        t += s.n_tokens;
+    }
+    return n_items < 4 * at->args->n_workers && longest >= AT_BLOCK;
+}
+
 /* Spans are dealt out in turn: later ones of a prompt see more positions and take longer. */
 static void fast_attention(const rp__body_args *a) {
     attention at = attention_of(a);
+    bool is_shared = is_shared_out(&at);
     int64_t turn = 0;
     for (int64_t t = 0; t < a->n_live;) {
         span s = span_at(&at, t);
-        for (s.kv = 0; s.kv < at.n_kv; s.kv++)
-            if (turn++ % a->n_workers == a->worker) attend(&at, &s);
+        for (s.kv = 0; s.kv < at.n_kv; s.kv++) {
+            if (!is_shared) {
+                if (turn++ % a->n_workers == a->worker) attend(&at, &s);
+                continue;
+            }
+            for (int64_t block = first_block(&s); block <= s.last; block += AT_BLOCK)
+                if (turn++ % a->n_workers == a->worker) attend_and_keep(&at, &s, block);
+        }
         t += s.n_tokens;
+    }
+}
+
+static void fast_attention_finish(const rp__body_args *a) {
+    attention at = attention_of(a);
+    if (!is_shared_out(&at)) return;
+    ref_share rows = ref_split(a, a->n_live * at.n_heads);
+    for (int64_t r = rows.from; r < rows.to; r++) {
+        int64_t t = r / at.n_heads, h = r % at.n_heads, pos = at.pos[t];
+        float top = 0, sum = 0;
+        for (int64_t block = first_seen(&at, pos) / AT_BLOCK * AT_BLOCK; block <= pos;
+             block += AT_BLOCK) {
+            const float *kept = kept_part(&at, t, h, block);
+            if (kept[1] != 0)
+                merge_row(at.total, &top, &sum, kept + 16, kept[0], kept[1], at.d_pad);
+        }
+        finish_row(&at, t, h, at.total, top, sum);
     }
 }

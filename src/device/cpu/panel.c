@@ -429,3 +429,16 @@ size_t rp__panel_scratch(const rp_op *op) {
         return 0;
     }
 }
+
+/* A decode step's attention over a long context: per token, head and 256 positions the sums of one
+ * block and two numbers (a line, to keep lines apart). More tokens than a few keep the workers busy
+ * without it. */
+size_t rp__body_shared(const rp_op *op) {
+    enum { MOST_TOKENS = 8, MOST_BYTES = 64 << 20 };
+    if (op->kind != RP_OP_ATTENTION || op->in[0].dim[0] > MOST_TOKENS) return 0;
+    size_t n_rows = (size_t)(op->in[0].dim[0] * op->in[0].dim[1]);
+    size_t n_blocks = ((size_t)(op->in[3].dim[1] * op->in[1].dim[1]) + 255) / 256;
+    size_t d_pad = ((size_t)op->in[0].dim[2] + 15) / 16 * 16;
+    size_t bytes = n_rows * n_blocks * (d_pad + 16) * sizeof(float);
+    return n_blocks > 1 && bytes <= MOST_BYTES ? bytes : 0;
+}

@@ -14,7 +14,7 @@ typedef struct access {
     bool is_write, by_all; /* by_all: any worker may have touched it; else worker 0 */
 } access;
 
-enum { MAX_ACCESSES = RP_OP_MAX_IN + RP_OP_MAX_OUT + 1 };
+enum { MAX_ACCESSES = RP_OP_MAX_IN + RP_OP_MAX_OUT + 2 };
 
 typedef struct step {
     rp__body_fn fn; /* NULL: copy n_bytes from in[0] to out[0] */
@@ -24,37 +24,46 @@ typedef struct step {
     const int32_t *live; /* NULL: all items */
     size_t n_bytes;
     bool is_split, has_barrier;
+    rp__body_fn finish; /* of a split step in two phases; a barrier parts them */
 } step;
 
 struct rp__script {
     const rp__body_set *set;
     step *steps;
     size_t n_steps, steps_cap;
-    size_t scratch_each, n_barriers;
+    size_t scratch_each, shared, n_barriers, n_split;
     access *seen; /* since the last barrier, while compiling */
     size_t n_seen, seen_cap;
 };
 
 /* ---- scratch ---- */
 
-bool rp__scratch_reserve(rp__scratch *s, size_t each) {
-    size_t rounded, total;
-    if (each <= s->each) return true;
-    if (!rp__add_ok(each, 63, &rounded)) return false;
-    rounded &= ~(size_t)63;
-    if (!rp__mul_ok(rounded, (size_t)s->n_workers, &total)) return false;
+static bool round_up(size_t n, size_t *out) {
+    if (!rp__add_ok(n, 63, out)) return false;
+    *out &= ~(size_t)63;
+    return true;
+}
+
+bool rp__scratch_reserve(rp__scratch *s, size_t each, size_t shared) {
+    size_t total;
+    if (each <= s->each && shared <= s->shared) return true;
+    if (!round_up(each > s->each ? each : s->each, &each)) return false;
+    if (!round_up(shared > s->shared ? shared : s->shared, &shared)) return false;
+    if (!rp__mul_ok(each, (size_t)s->n_workers, &total)) return false;
+    if (!rp__add_ok(total, shared, &total)) return false;
     char *bytes = rp__alloc_aligned(64, total);
     if (!bytes) return false;
     rp__free(s->bytes);
     s->bytes = bytes;
-    s->each = rounded;
+    s->each = each;
+    s->shared = shared;
     return true;
 }
 
 void rp__scratch_clear(rp__scratch *s) {
     rp__free(s->bytes);
     s->bytes = NULL;
-    s->each = 0;
+    s->each = s->shared = 0;
 }
 
 /* ---- building ---- */
@@ -74,7 +83,7 @@ void rp__script_destroy(rp__script *s) {
 }
 
 void rp__script_reset(rp__script *s) {
-    s->n_steps = s->n_barriers = s->scratch_each = 0;
+    s->n_steps = s->n_barriers = s->n_split = s->scratch_each = s->shared = 0;
 }
 
 static step *add_step(rp__script *s, rp_error *err) {
@@ -142,6 +151,9 @@ static int accesses_of(const step *st, access *out) {
         if (st->out[i]) out[n++] = access_of(&st->op.out[i], st->out[i], true, st->is_split);
     /* Every worker reads the live count of a split step. */
     if (st->live) out[n++] = access_of(&st->op.live, st->live, false, st->is_split);
+    /* The shared scratch, wherever it may be when the script runs: at an address that nothing has.
+     */
+    if (st->finish) out[n++] = (access){0, 1, true, true};
     return n;
 }
 
@@ -196,11 +208,17 @@ static bool needs_barrier(const rp__script *s, const access *a, int n) {
 }
 
 rp_status rp__script_compile(rp__script *s, int n_workers, rp_error *err) {
-    s->n_seen = s->n_barriers = 0;
+    s->n_seen = s->n_barriers = s->n_split = 0;
     for (size_t i = 0; i < s->n_steps; i++) {
         step *st = &s->steps[i];
         access a[MAX_ACCESSES];
         st->is_split = n_workers > 1 && st->fn && work_of(&st->op) >= SPLIT_FROM;
+        s->n_split += st->is_split;
+        st->finish = NULL;
+        if (st->is_split && s->set->fn[st->op.kind] && rp__body_shared(&st->op) > 0)
+            st->finish = s->set->finish[st->op.kind];
+        if (st->finish && rp__body_shared(&st->op) > s->shared)
+            s->shared = rp__body_shared(&st->op);
         st->has_barrier = false;
         if (n_workers == 1 || s->n_steps == 1) continue; /* nothing to wait for */
         int n = accesses_of(st, a);
@@ -226,15 +244,14 @@ typedef struct run {
     const rp__scratch *scratch;
 } run;
 
-
 static int64_t live_rows(const step *st) {
     int64_t all = rp__op_rows(&st->op);
     if (!st->live) return all;
     return *st->live < 0 ? 0 : *st->live < all ? *st->live : all;
 }
 
-static void run_step(const run *r, const step *st, int worker, int n_workers) {
-    if (!st->fn) {
+static void run_step(const run *r, const step *st, rp__body_fn fn, int worker, int n_workers) {
+    if (!fn) {
         memmove(st->out[0], st->in[0], st->n_bytes);
         return;
     }
@@ -242,8 +259,10 @@ static void run_step(const run *r, const step *st, int worker, int n_workers) {
         .op = &st->op, .n_live = live_rows(st), .worker = worker, .n_workers = n_workers};
     memcpy(a.in, st->in, sizeof a.in);
     memcpy(a.out, st->out, sizeof a.out);
-    if (r->scratch->bytes) a.scratch = r->scratch->bytes + (size_t)worker * r->scratch->each;
-    st->fn(&a);
+    const rp__scratch *scratch = r->scratch;
+    if (scratch->bytes) a.scratch = scratch->bytes + (size_t)worker * scratch->each;
+    if (st->finish) a.shared = scratch->bytes + (size_t)scratch->n_workers * scratch->each;
+    fn(&a);
 }
 
 static void walk(void *arg, int worker, int n_workers) {
@@ -252,15 +271,19 @@ static void walk(void *arg, int worker, int n_workers) {
         const step *st = &r->script->steps[i];
         if (st->has_barrier) rp__pool_barrier(r->pool);
         if (st->is_split)
-            run_step(r, st, worker, n_workers);
+            run_step(r, st, st->fn, worker, n_workers);
         else if (worker == 0)
-            run_step(r, st, 0, 1);
+            run_step(r, st, st->fn, 0, 1);
+        if (st->finish) {
+            rp__pool_barrier(r->pool);
+            run_step(r, st, st->finish, worker, n_workers);
+        }
     }
 }
 
 void rp__script_run(const rp__script *s, rp__pool *pool, const rp__scratch *scratch) {
     run r = {s, pool, scratch};
-    if (s->n_steps == 1 && !s->steps[0].is_split)
+    if (s->n_split == 0) /* nobody to wake: a barrier never stands before worker 0 alone */
         walk(&r, 0, 1);
     else
         rp__pool_run(pool, walk, &r);
@@ -268,6 +291,9 @@ void rp__script_run(const rp__script *s, rp__pool *pool, const rp__scratch *scra
 
 size_t rp__script_bytes(const rp__script *s) {
     return sizeof *s + s->steps_cap * sizeof *s->steps;
+}
+size_t rp__script_shared(const rp__script *s) {
+    return s->shared;
 }
 size_t rp__script_scratch(const rp__script *s) {
     return s->scratch_each;

@@ -15,14 +15,15 @@
 #include "device/cpu/body.h"
 #include "device/cpu/pool.h"
 
-/* Scratch of each worker, 64-byte aligned, n bytes each; grows only. */
+/* Scratch: `each` bytes per worker, then `shared` bytes for all, 64-byte aligned; grows only. */
 typedef struct rp__scratch {
     char *bytes;
-    size_t each;
+    size_t each, shared;
     int n_workers;
 } rp__scratch;
 
-bool rp__scratch_reserve(rp__scratch *s, size_t each); /* false: out of memory, nothing changed */
+/* False: out of memory, nothing changed. */
+bool rp__scratch_reserve(rp__scratch *s, size_t each, size_t shared);
 void rp__scratch_clear(rp__scratch *s);
 
 typedef struct rp__script rp__script;
@@ -44,6 +45,7 @@ void rp__script_run(const rp__script *s, rp__pool *pool, const rp__scratch *scra
 
 size_t rp__script_bytes(const rp__script *s);
 size_t rp__script_scratch(const rp__script *s); /* bytes per worker that its ops need */
+size_t rp__script_shared(const rp__script *s);  /* and for all workers together */
 size_t rp__script_barriers(const rp__script *s);
 
 #endif

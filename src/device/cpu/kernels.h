@@ -51,6 +51,8 @@ static inline int64_t max_i64(int64_t x, int64_t y) {
 
 #include "device/cpu/kernel_tile.h"
 #include "device/cpu/kernel_matmul.h"
+#include "device/cpu/kernel_q8_x.h"
+#include "device/cpu/kernel_q8_tile.h"
 #include "device/cpu/kernel_q8.h"
 #include "device/cpu/kernel_rows.h"
 #include "device/cpu/kernel_attention.h"

@@ -5,6 +5,7 @@
 #define TILE_ROWS           6
 #define TILE_PANELS         1
 #define GEMV_PANELS         2
+#define Q8_ROWS             4
 #if defined(__AVX2__)
 #include "device/cpu/kernels.h"
 #else

@@ -6,6 +6,7 @@
 #define TILE_ROWS           14
 #define TILE_PANELS         2
 #define GEMV_PANELS         4
+#define Q8_ROWS             12
 #if defined(__AVX512VNNI__)
 #include "device/cpu/kernels.h"
 #else

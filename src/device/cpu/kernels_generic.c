@@ -5,5 +5,6 @@
 #define TILE_ROWS           2
 #define TILE_PANELS         1
 #define GEMV_PANELS         2
+#define Q8_ROWS             2
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors are passed between inlined functions only */
 #include "device/cpu/kernels.h"

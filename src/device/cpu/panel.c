@@ -410,9 +410,11 @@ static size_t matmul_scratch(const rp_tensor *w, int64_t n_rows) {
     return RP__MATMUL_SCRATCH + (size_t)n_rows * n_sums * sizeof(float);
 }
 
-/* With 8-bit activations: what goes with the q of a row. */
 static size_t q8_scratch(const rp_op *op) {
-    return (size_t)(rp__tensor_last(&op->in[0]) / RP__PANEL_CHUNK) * RP__PANEL_FACTOR;
+    size_t n_chunks = (size_t)(rp__tensor_last(&op->in[0]) / RP__PANEL_CHUNK), n_rows = 1;
+    if (op->kind == RP_OP_MATMUL)
+        n_rows = rp__op_rows(op) < RP__Q8_ROWS ? (size_t)rp__op_rows(op) : RP__Q8_ROWS;
+    return RP__Q8_SCRATCH + n_chunks * n_rows * RP__PANEL_FACTORS;
 }
 
 size_t rp__panel_scratch(const rp_op *op) {

@@ -99,8 +99,14 @@ bool rp__panel_wants(const rp_tensor *desc);
  * come on top. */
 enum { RP__MATMUL_ROWS = 256, RP__MATMUL_SCRATCH = 2 * 16 * (256 + 2 * 16 + RP__MATMUL_ROWS) * 4 };
 
-/* Bytes that go with 32 columns of a row of 8-bit activations: scale, starts, sums. */
-enum { RP__PANEL_FACTOR = 20 };
+/* Rows of 8-bit activations in one go, and what they need per worker for two panels: 256 columns
+ * of a byte, scales and mins of 16 groups, sums of those rows. Factors come on top: bytes that go
+ * with 32 columns of one row. */
+enum {
+    RP__Q8_ROWS = 72,
+    RP__Q8_SCRATCH = 2 * 16 * (256 + 4 * (2 * 16 + RP__Q8_ROWS)),
+    RP__PANEL_FACTORS = 20,
+};
 
 /* Scratch bytes per worker that the fast sets need for this op (part of rp__body_scratch). */
 size_t rp__panel_scratch(const rp_op *op);

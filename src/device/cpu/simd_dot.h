@@ -2,13 +2,14 @@
  * against four 8-bit activations. Beside simd.h, in the same manner; exact, so that every
  * instruction set gives the same sums.
  *
- * |x| <= 127 throughout. dot_small wants weights of 0..63, dot_signed any signed byte. */
+ * |x| <= 127 throughout. dot_small wants weights of 0..63, dot_signed any signed byte after
+ * w64_biased. */
 #ifndef RP_DEVICE_CPU_SIMD_DOT_H
 #define RP_DEVICE_CPU_SIMD_DOT_H
 
 #include "device/cpu/simd.h"
 
-/* What dot_signed adds to every weight: its sums are too large by this times the sum of x. */
+/* What w64_biased adds to every weight: sums are too large by this times the sum of x. */
 #if defined(V16_AVX512) && defined(__AVX512VNNI__)
 enum { DOT_BIAS = 128 };
 #else
@@ -29,6 +30,9 @@ typedef __m512i d16; /* sixteen sums */
 V16_INLINE w64 w64_load(const uint8_t *p) {
     return _mm512_loadu_si512(p);
 }
+V16_INLINE void w64_store(uint8_t *p, w64 c) {
+    _mm512_storeu_si512(p, c);
+}
 V16_INLINE w64 w64_low(w64 c) {
     return _mm512_and_si512(c, _mm512_set1_epi8(15));
 }
@@ -45,8 +49,11 @@ V16_INLINE v16 d16_to_v16(d16 d) {
 V16_INLINE d16 dot_small(d16 sum, w64 w, int32_t x) {
     return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(x));
 }
+V16_INLINE w64 w64_biased(w64 c) {
+    return _mm512_xor_si512(c, _mm512_set1_epi8((char)0x80));
+}
 V16_INLINE d16 dot_signed(d16 sum, w64 w, int32_t x) {
-    return dot_small(sum, _mm512_xor_si512(w, _mm512_set1_epi8((char)0x80)), x);
+    return dot_small(sum, w, x);
 }
 #else
 V16_INLINE d16 add_products(d16 sum, w64 w, __m512i x) {
@@ -74,6 +81,10 @@ typedef w64 d16;
 V16_INLINE w64 w64_load(const uint8_t *p) {
     return (w64){_mm256_loadu_si256((const __m256i *)p),
                  _mm256_loadu_si256((const __m256i *)(p + 32))};
+}
+V16_INLINE void w64_store(uint8_t *p, w64 c) {
+    _mm256_storeu_si256((__m256i *)p, c.a);
+    _mm256_storeu_si256((__m256i *)(p + 32), c.b);
 }
 V16_INLINE w64 w64_low(w64 c) {
     const __m256i mask = _mm256_set1_epi8(15);
@@ -113,6 +124,9 @@ V16_INLINE w64 w64_load(const uint8_t *p) {
     memcpy(&c, p, sizeof c);
     return c;
 }
+V16_INLINE void w64_store(uint8_t *p, w64 c) {
+    memcpy(p, &c, sizeof c);
+}
 V16_INLINE w64 w64_low(w64 c) {
     return c & 15;
 }
@@ -135,6 +149,12 @@ V16_INLINE d16 dot_small(d16 sum, w64 w, int32_t x) {
     return dot_signed(sum, w, x);
 }
 
+#endif
+
+#if !(defined(V16_AVX512) && defined(__AVX512VNNI__))
+V16_INLINE w64 w64_biased(w64 c) {
+    return c;
+}
 #endif
 
 #endif

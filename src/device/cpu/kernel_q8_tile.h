@@ -1,0 +1,196 @@
+/* Tiles of whole numbers: rows of 8-bit activations times a few panels. Part of kernels.h.
+ *
+ * Up to 256 columns of the panels are unpacked once into cells of bytes, scales and mins; then
+ * every few rows go over them with their parts in registers. The sums, F32, lie in memory: they are
+ * touched once per group. kernel_q8.h says what is computed, in which order. */
+
+enum {
+    Q8_CELLS = 256 / 4 * RP__PANEL_CELL, /* bytes per panel */
+    Q8_SCALES = 256 / 16 * RP__PANEL_ROWS,
+    Q8_C_STRIDE = TILE_PANELS * RP__PANEL_ROWS,
+};
+
+/* One go: n columns of TILE_PANELS panels. Row r of x is x + r * x_stride, at the q of its first
+ * chunk; those of the next lie x_chunk bytes further. */
+typedef struct q8_args {
+    const uint8_t *cells[TILE_PANELS];
+    const float *scale[TILE_PANELS], *min[TILE_PANELS];
+    const int8_t *x;
+    size_t x_stride, x_chunk;
+    x_factors f; /* at the first chunk and row */
+    int64_t n;
+    float *c; /* [rows][Q8_C_STRIDE] */
+} q8_args;
+
+/* ---- unpacking ---- */
+
+V16_INLINE void q8_unpack_chunk(rp__panel_traits t, const uint8_t *q, uint8_t *cells) {
+    const int n = RP__PANEL_CHUNK * t.bits / 32;
+    UNROLL for (int i = 0; i < n; i++) {
+        w64 c = w64_load(q + i * RP__PANEL_CELL);
+        if (t.bits == 4) {
+            w64_store(cells + 2 * i * RP__PANEL_CELL, w64_low(c));
+            w64_store(cells + (2 * i + 1) * RP__PANEL_CELL, w64_high(c));
+        } else {
+            w64_store(cells + i * RP__PANEL_CELL, is_signed(t) ? w64_biased(c) : c);
+        }
+    }
+}
+
+/* Columns [k0, k0 + n) of a panel; k0 is a multiple of 256. `scale` and `min` get 16 floats per
+ * group. */
+V16_INLINE void q8_unpack_as(rp__panel_traits t, const uint8_t *panel, int64_t k0, int64_t n,
+                             uint8_t *cells, float *scale, float *min) {
+    cursor at = {panel, v16_zero(), v16_zero()};
+    at.p += (size_t)(k0 / RP__PANEL_CHUNK) * rp__panel_chunk_bytes(t);
+    at.p += (size_t)(k0 / RP__PANEL_SUPER) * rp__panel_head_bytes(t);
+    if (t.is_k) take_head(t, &at);
+    for (int64_t c = 0; c < n / RP__PANEL_CHUNK; c++) {
+        UNROLL for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++) {
+            v16 by = group_scale(t, &at, g);
+            v16_store(scale, by), scale += RP__PANEL_ROWS;
+            if (t.has_min) v16_store(min, group_min(t, &at, g, by)), min += RP__PANEL_ROWS;
+        }
+        q8_unpack_chunk(t, at.p + rp__panel_scale_bytes(t) * (1u + t.has_min), cells);
+        cells += RP__PANEL_CHUNK / 4 * RP__PANEL_CELL;
+        at.p += rp__panel_chunk_bytes(t);
+    }
+}
+
+static void q8_unpack(rp__panel_format f, const uint8_t *panel, int64_t k0, int64_t n,
+                      uint8_t *cells, float *scale, float *min) {
+    switch (f) {
+#define RP_X(code, bits, group, is_k, has_min, zero)                                               \
+    case RP__PANEL_##code:                                                                         \
+        if (bits)                                                                                  \
+            q8_unpack_as(rp__panel_traits_of(RP__PANEL_##code), panel, k0, n, cells, scale, min);  \
+        break;
+        RP__PANEL_TABLE(RP_X)
+#undef RP_X
+    case RP__N_PANEL_FORMATS:
+        break;
+    }
+}
+
+/* ---- tiles ---- */
+
+typedef struct q8_at {
+    const int8_t *base[(Q8_ROWS + 2) / 3]; /* of every third row: see tile_at */
+    const uint8_t *cells[TILE_PANELS];
+} q8_at;
+
+/* `group` columns, from their starts. */
+V16_INLINE void q8_dots(int rows, int group, bool is_signed_q, size_t stride, const int32_t *start,
+                        q8_at *at, d16 part[Q8_ROWS][TILE_PANELS]) {
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) part[r][p] =
+        d16_set1(start[r]);
+    for (int i = 0; i < group / 4; i++) {
+        w64 w[TILE_PANELS];
+        UNROLL for (int p = 0; p < TILE_PANELS; p++) w[p] =
+            w64_load(at->cells[p] + i * RP__PANEL_CELL);
+        UNROLL for (int r = 0; r < rows; r++) {
+            int32_t x = four_bytes(at->base[r / 3] + (size_t)(r % 3) * stride + 4 * i);
+            UNROLL for (int p = 0; p < TILE_PANELS; p++) part[r][p] =
+                is_signed_q ? dot_signed(part[r][p], w[p], x) : dot_small(part[r][p], w[p], x);
+        }
+    }
+    UNROLL for (int p = 0; p < TILE_PANELS; p++) at->cells[p] += group / 4 * RP__PANEL_CELL;
+}
+
+V16_INLINE void q8_tile_n(int rows, int group, bool has_min, bool is_signed_q, const q8_args *a) {
+    const size_t stride = a->x_stride, f_stride = a->f.stride, x_chunk_step = a->x_chunk;
+    const float *scale[TILE_PANELS], *min[TILE_PANELS], *d = a->f.d, *sum = a->f.sum;
+    const int32_t *start = a->f.start;
+    const int64_t n_chunks = a->n / RP__PANEL_CHUNK;
+    float *c = a->c;
+    q8_at at;
+    UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at.base[b] = a->x + (size_t)(3 * b) * stride;
+    UNROLL for (int p = 0; p < TILE_PANELS; p++) {
+        at.cells[p] = a->cells[p];
+        scale[p] = a->scale[p], min[p] = a->min[p];
+    }
+    for (int64_t chunk = 0; chunk < n_chunks; chunk++) {
+        for (int g = 0; g < RP__PANEL_CHUNK / group; g++) {
+            d16 part[Q8_ROWS][TILE_PANELS];
+            q8_dots(rows, group, is_signed_q, stride, start + (size_t)g * f_stride, &at, part);
+            UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) {
+                float *y = c + r * Q8_C_STRIDE + p * RP__PANEL_ROWS;
+                v16 by = v16_mul(v16_load(scale[p]), v16_set1(d[r]));
+                v16 s = v16_fma(by, d16_to_v16(part[r][p]), v16_load(y));
+                if (has_min)
+                    s = v16_fma(v16_load(min[p]), v16_set1(sum[(size_t)g * f_stride + r]), s);
+                v16_store(y, s);
+            }
+            UNROLL for (int p = 0; p < TILE_PANELS; p++) {
+                scale[p] += RP__PANEL_ROWS;
+                if (has_min) min[p] += RP__PANEL_ROWS;
+            }
+            UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at.base[b] += group;
+        }
+        UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at.base[b] +=
+            x_chunk_step - RP__PANEL_CHUNK;
+        d += f_stride, start += 2 * f_stride, sum += 2 * f_stride;
+    }
+}
+
+/* A format is to a tile what it is after unpacking. */
+V16_INLINE void q8_tile_of(int rows, rp__panel_traits t, const q8_args *a) {
+    bool is_signed_q = is_signed(t) && !DOT_BIAS;
+    if (t.group == 32 && t.has_min)
+        q8_tile_n(rows, 32, true, false, a);
+    else if (t.group == 32 && is_signed_q)
+        q8_tile_n(rows, 32, false, !DOT_BIAS, a);
+    else if (t.group == 32)
+        q8_tile_n(rows, 32, false, false, a);
+    else if (t.has_min)
+        q8_tile_n(rows, 16, true, false, a);
+    else if (is_signed_q)
+        q8_tile_n(rows, 16, false, !DOT_BIAS, a);
+    else
+        q8_tile_n(rows, 16, false, false, a);
+}
+
+#define Q8_TILE(rows)                                                                              \
+    static __attribute__((noinline)) void q8_tile_##rows(rp__panel_traits t, const q8_args *a) {   \
+        q8_tile_of(rows, t, a);                                                                    \
+    }
+Q8_TILE(1)
+Q8_TILE(2)
+#if Q8_ROWS >= 4
+Q8_TILE(4)
+#endif
+#if Q8_ROWS >= 12
+Q8_TILE(8)
+Q8_TILE(12)
+#endif
+#undef Q8_TILE
+
+/* Any number of rows, in the largest tiles that fit. */
+static void q8_tile_rows(rp__panel_traits t, int64_t n_rows, q8_args a) {
+    static const struct {
+        int rows;
+        void (*tile)(rp__panel_traits t, const q8_args *a);
+    } sizes[] = {
+#if Q8_ROWS >= 12
+        {12, q8_tile_12},
+        {8, q8_tile_8},
+#endif
+#if Q8_ROWS >= 4
+        {4, q8_tile_4},
+#endif
+        {2, q8_tile_2},
+        {1, q8_tile_1},
+    };
+    for (int i = 0; n_rows > 0;) {
+        int64_t rows = sizes[i].rows;
+        if (n_rows < rows) {
+            i++;
+            continue;
+        }
+        sizes[i].tile(t, &a);
+        n_rows -= rows;
+        a.x += (size_t)rows * a.x_stride;
+        a.c += rows * Q8_C_STRIDE;
+        a.f.d += rows, a.f.start += rows, a.f.sum += rows;
+    }
+}

@@ -26,6 +26,17 @@ static void must(rp_status status, const rp_error *err) {
     exit(1);
 }
 
+/* No scale and no float may be subnormal or infinite: both are slow. 0x3B: small scales. */
+static void fill(rp_dtype dtype, uint8_t *bytes, size_t n) {
+    uint32_t seed = 1;
+    for (size_t i = 0; i < n; i++) {
+        bytes[i] = (uint8_t)((seed = seed * 1664525u + 1013904223u) >> 24);
+        if (rp__dtype_is_block(dtype)) bytes[i] &= 0x3B;
+        if (rp__dtype_is_float(dtype) && i % rp__dtype_block_bytes(dtype) == 0 && i)
+            bytes[i - 1] = 0x3C;
+    }
+}
+
 static rp_tensor filled(rp_device *dev, rp_dtype dtype, bool is_weight, int64_t rows,
                         int64_t last) {
     rp_error err = {0};
@@ -37,9 +48,7 @@ static rp_tensor filled(rp_device *dev, rp_dtype dtype, bool is_weight, int64_t 
          &err);
     uint8_t *bytes = malloc(span);
     if (!bytes) abort();
-    uint32_t seed = 1;
-    for (size_t i = 0; i < span; i++) /* 0x3B: every scale is small and finite */
-        bytes[i] = (uint8_t)((seed = seed * 1664525u + 1013904223u) >> 24) & 0x3B;
+    fill(dtype, bytes, span);
     must(is_weight ? rp__weight_write(&t, 0, rows, bytes, &err)
                    : rp__buffer_write(t.buffer, 0, bytes, span, &err),
          &err);

@@ -83,7 +83,7 @@ typedef struct q8_at {
 V16_INLINE void q8_dots(int rows, int group, bool is_signed_q, size_t stride, const int32_t *start,
                         q8_at *at, d16 part[Q8_ROWS][TILE_PANELS]) {
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) part[r][p] =
-        d16_set1(start[r]);
+        d16_own(d16_set1(start[r]));
     for (int i = 0; i < group / 4; i++) {
         w64 w[TILE_PANELS];
         UNROLL for (int p = 0; p < TILE_PANELS; p++) w[p] =
@@ -126,6 +126,7 @@ V16_INLINE void q8_tile_n(int rows, int group, bool has_min, bool is_signed_q, c
                 if (has_min) min[p] += RP__PANEL_ROWS;
             }
             UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at.base[b] += group;
+            MEMORY_CHANGES();
         }
         UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at.base[b] +=
             x_chunk_step - RP__PANEL_CHUNK;

@@ -44,7 +44,7 @@ V16_INLINE bool is_signed(rp__panel_traits t) {
 static float f16_at(const uint8_t *p) {
     uint16_t h;
     memcpy(&h, p, sizeof h);
-    return rp__f16_to_f32(h);
+    return s_from_f16(h);
 }
 
 static int32_t sum_of(const int8_t *q) {
@@ -89,4 +89,80 @@ static void take_factors(rp__panel_traits t, rp_dtype dtype, const uint8_t *x, i
         take_factors_256(t, zero, x, k / RP__PANEL_CHUNK, f);
     else
         take_factors_32(dtype, zero, x, k / RP__PANEL_CHUNK, f);
+}
+
+/* ---- making them: the bytes that rp__blocks_encode makes ---- */
+
+/* The largest |x| of n, a multiple of 32; NaN when any is NaN or infinite: times zero, all others
+ * are zero. */
+V16_INLINE float q8_top(const float *x, int n) {
+    v16 top = v16_zero(), zeros = v16_zero();
+    for (int i = 0; i < n; i += 16) {
+        v16 v = v16_load(x + i);
+        top = v16_max(top, v16_abs(v));
+        zeros = v16_add(zeros, v16_mul(v, v16_zero()));
+    }
+    return v16_sum(zeros) == 0 ? v16_top(top) : NAN;
+}
+
+V16_INLINE float q8_scale(float top) {
+    float scale = 127.0f / top;
+    return isfinite(scale) ? scale : 0;
+}
+
+/* Sixteen q; returns their sum, exact. Without a scale x may be anything, NaN too. */
+V16_INLINE float q8_sixteen(const float *x, float scale, int8_t *q) {
+    v16 v = v16_round(v16_mul(v16_load(x), v16_set1(scale)));
+    if (scale == 0) v = v16_zero();
+    v16_to_i8(q, v);
+    return v16_sum(v);
+}
+
+static void q8_encode_32(rp_dtype dtype, const float *x, int64_t n_blocks, uint8_t *b) {
+    const x_layout l = x_layout_of(dtype);
+    for (int64_t i = 0; i < n_blocks; i++, x += RP__PANEL_CHUNK, b += l.block) {
+        float top = q8_top(x, RP__PANEL_CHUNK), d = top / 127.0f, scale = q8_scale(top);
+        int8_t *q = (int8_t *)b + l.q;
+        float sum = q8_sixteen(x, scale, q) + q8_sixteen(x + 16, scale, q + 16);
+        uint16_t half[2] = {s_to_f16(d), s_to_f16(d * sum)};
+        memcpy(b, half, l.q); /* Q8_0 has no sum */
+    }
+}
+
+/* q goes by the first x of the largest size: by its sign. */
+static void q8_encode_256(const float *x, int64_t n_blocks, uint8_t *b) {
+    for (int64_t i = 0; i < n_blocks; i++, x += RP__PANEL_SUPER) {
+        float top = q8_top(x, RP__PANEL_SUPER), scale = q8_scale(top);
+        if (scale != 0) {
+            int first = 0;
+            while (fabsf(x[first]) != top) first++;
+            if (x[first] > 0) scale = -scale;
+        }
+        float d = isnan(top) ? NAN : scale != 0 ? 1 / scale : 0;
+        memcpy(b, &d, sizeof d);
+        for (int g = 0; g < RP__PANEL_SUPER / 16; g++) {
+            float sum = q8_sixteen(x + 16 * g, scale, (int8_t *)b + RP__Q8_K_Q + 16 * g);
+            int16_t whole = (int16_t)sum;
+            memcpy(b + RP__Q8_K_SUMS + 2 * g, &whole, sizeof whole);
+        }
+        b += rp__dtype_block_bytes(RP_Q8_K);
+    }
+}
+
+static void fast_convert(const rp__body_args *a) {
+    const rp_tensor *tx = &a->op->in[0], *ty = &a->op->out[0];
+    if (!rp__dtype_is_block(ty->dtype)) {
+        rp__body_reference.fn[RP_OP_CONVERT](a);
+        return;
+    }
+    int64_t n_blocks = rp__tensor_last(tx) / rp__dtype_block_elems(ty->dtype);
+    ref_share rows = ref_split(a, ref_live_rows(tx, a->n_live));
+    for (int64_t r = rows.from; r < rows.to; r++) {
+        const float *x = ref_row(tx, a->in[0], r);
+        void *y = ref_row_out(ty, a->out[0], r);
+        if (ty->dtype == RP_Q8_K)
+            q8_encode_256(x, n_blocks, y);
+        else
+            q8_encode_32(ty->dtype, x, n_blocks, y);
+    }
 }

@@ -73,6 +73,7 @@ const rp__body_set KERNEL_SET = {
            [RP_OP_MUL] = fast_mul,
            [RP_OP_SCALE] = fast_scale,
            [RP_OP_SOFTCAP] = fast_softcap,
+           [RP_OP_CONVERT] = fast_convert,
            [RP_OP_EXPERT_MATMUL] = fast_expert_matmul,
            [RP_OP_ARGMAX] = fast_argmax},
     .finish = {[RP_OP_ATTENTION] = fast_attention_finish},

@@ -322,6 +322,10 @@ V16_INLINE void v16_to_f16(uint16_t *p, v16 v) {
     _mm256_storeu_si256((__m256i *)p,
                         _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+/* Whole numbers of at most 127. */
+V16_INLINE void v16_to_i8(int8_t *p, v16 v) {
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
+}
 
 #elif defined(V16_AVX2)
 
@@ -368,6 +372,12 @@ V16_INLINE void v16_to_f16(uint16_t *p, v16 v) {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v.a, NEAREST));
     _mm_storeu_si128((__m128i *)(p + 8), _mm256_cvtps_ph(v.b, NEAREST));
 }
+V16_INLINE void v16_to_i8(int8_t *p, v16 v) {
+    __m256i both = _mm256_packs_epi32(_mm256_cvtps_epi32(v.a), _mm256_cvtps_epi32(v.b));
+    both = _mm256_permute4x64_epi64(both, 0xD8); /* packs works within halves */
+    _mm_storeu_si128((__m128i *)p, _mm_packs_epi16(_mm256_castsi256_si128(both),
+                                                   _mm256_extracti128_si256(both, 1)));
+}
 
 #else
 
@@ -406,7 +416,29 @@ V16_INLINE void v16_to_f16(uint16_t *p, v16 v) {
     v16_store(f, v);
     rp__dtype_from_f32(RP_F16, f, p, 16);
 }
+V16_INLINE void v16_to_i8(int8_t *p, v16 v) {
+    float f[16];
+    v16_store(f, v);
+    for (int i = 0; i < 16; i++) p[i] = (int8_t)f[i];
+}
 
+#endif
+
+/* One of them. */
+#if defined(V16_GENERIC)
+V16_INLINE float s_from_f16(uint16_t h) {
+    return rp__f16_to_f32(h);
+}
+V16_INLINE uint16_t s_to_f16(float f) {
+    return rp__f32_to_f16(f);
+}
+#else
+V16_INLINE float s_from_f16(uint16_t h) {
+    return _cvtsh_ss(h);
+}
+V16_INLINE uint16_t s_to_f16(float f) {
+    return (uint16_t)_cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 #endif
 
 /* ---- functions, in one order of operations ---- */

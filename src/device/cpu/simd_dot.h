@@ -22,6 +22,9 @@ V16_INLINE int32_t four_bytes(const int8_t *p) {
     return v;
 }
 
+/* Keeps the compiler from holding sums in registers across groups, which are wanted for parts. */
+#define MEMORY_CHANGES() __asm__ volatile("" ::: "memory")
+
 #if defined(V16_AVX512)
 
 typedef __m512i w64;
@@ -42,12 +45,20 @@ V16_INLINE w64 w64_high(w64 c) {
 V16_INLINE d16 d16_set1(int32_t v) {
     return _mm512_set1_epi32(v);
 }
+/* The same value in a register that nobody shares: equal starts else become copies made later, in
+ * the midst of the products. */
+V16_INLINE d16 d16_own(d16 d) {
+    __asm__("" : "+v"(d));
+    return d;
+}
 V16_INLINE v16 d16_to_v16(d16 d) {
     return _mm512_cvtepi32_ps(d);
 }
 #if defined(__AVX512VNNI__)
 V16_INLINE d16 dot_small(d16 sum, w64 w, int32_t x) {
-    return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(x));
+    /* As an instruction: around the builtin GCC copies every sum once per cell. */
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(_mm512_set1_epi32(x)));
+    return sum;
 }
 V16_INLINE w64 w64_biased(w64 c) {
     return _mm512_xor_si512(c, _mm512_set1_epi8((char)0x80));
@@ -96,6 +107,10 @@ V16_INLINE w64 w64_high(w64 c) {
 V16_INLINE d16 d16_set1(int32_t v) {
     return (d16){_mm256_set1_epi32(v), _mm256_set1_epi32(v)};
 }
+V16_INLINE d16 d16_own(d16 d) {
+    __asm__("" : "+x"(d.a), "+x"(d.b));
+    return d;
+}
 V16_INLINE v16 d16_to_v16(d16 d) {
     return (v16){_mm256_cvtepi32_ps(d.a), _mm256_cvtepi32_ps(d.b)};
 }
@@ -135,6 +150,9 @@ V16_INLINE w64 w64_high(w64 c) {
 }
 V16_INLINE d16 d16_set1(int32_t v) {
     return (d16){v, v, v, v, v, v, v, v, v, v, v, v, v, v, v, v};
+}
+V16_INLINE d16 d16_own(d16 d) {
+    return d;
 }
 V16_INLINE v16 d16_to_v16(d16 d) {
     return __builtin_convertvector(d, v16);

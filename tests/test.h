@@ -31,6 +31,13 @@ const char *rp_test_path(const char *relative);
 
 #define RP_SKIP(why) rp_test_skip(why)
 
+/* Instrumented builds run at a fraction of the speed: tests over large inputs take a part of them there. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { RP_TEST_IS_INSTRUMENTED = 1 };
+#else
+enum { RP_TEST_IS_INSTRUMENTED = 0 };
+#endif
+
 /* The call must succeed; prints the sentence when it does not. */
 #define assert_ok(call, err)                                                                       \
     do {                                                                                           \

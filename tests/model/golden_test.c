@@ -140,6 +140,7 @@ RP_TEST(golden, smollm2_best_token_is_the_references) {
     size_t i;
     json_array_foreach(llama, i, entry) {
         static golden_case c;
+        if (RP_TEST_IS_INSTRUMENTED && i > 0) break;
         read_case(entry, json_array_get(exact, i), &c);
         bool whole = is_whole(tokenizer, &c);
         if (!whole)
@@ -161,6 +162,7 @@ RP_TEST(golden, smollm2_best_token_is_the_references) {
     rp_tiny_close(&m);
     assert_int_equal(t.n_exact_wrong, 0);
     assert_int_equal(t.n_wrong, 0);
+    if (RP_TEST_IS_INSTRUMENTED) return;
     assert_true(t.n_llama > 1000);
     assert_true(t.n_rounded < most_rounded * t.n_llama);
     assert_true(t.n_near < most_near_ties * t.n_llama);
@@ -182,6 +184,7 @@ RP_TEST(golden, smollm2_greedy_text_is_llama_cpps_up_to_a_near_tie) {
     size_t i;
     json_array_foreach(llama, i, entry) {
         static golden_case c;
+        if (RP_TEST_IS_INSTRUMENTED && i > 0) break;
         read_case(entry, json_array_get(exact, i), &c);
         rp_request_options q = rp_request_options_default();
         rp_request *r;

@@ -33,18 +33,19 @@ V16_INLINE v16 group_min(rp__panel_traits t, const cursor *c, int g, v16 scale) 
     return v16_mul(c->dmin, v16_from_i8(mins + g * RP__PANEL_ROWS));
 }
 
-/* Columns i and i + 1 of the chunk as whole numbers. */
-V16_INLINE void take_pair(rp__panel_traits t, const cursor *c, int i, v16 *even, v16 *odd) {
+/* Columns i + j and i + j + 1 of the chunk as whole numbers. i is a multiple of 8: where they lie
+ * in their cell is told by j, which loops make a constant. */
+V16_INLINE void take_pair(rp__panel_traits t, const cursor *c, int i, int j, v16 *even, v16 *odd) {
     const uint8_t *q = c->p + rp__panel_scale_bytes(t) * (1u + t.has_min);
     if (t.bits == 4) {
         const uint8_t *cell = q + i / 8 * RP__PANEL_CELL;
-        int shift = i % 4 * 8 + i % 8 / 4 * 4;
+        int shift = j % 4 * 8 + j / 4 * 4;
         *even = v16_nibble_at(cell, shift);
         *odd = v16_nibble_at(cell, shift + 8);
     } else {
-        const uint8_t *cell = q + i / 4 * RP__PANEL_CELL;
-        *even = v16_byte_at(cell, i % 4 * 8);
-        *odd = v16_byte_at(cell, i % 4 * 8 + 8);
+        const uint8_t *cell = q + (i / 4 + j / 4) * RP__PANEL_CELL;
+        *even = v16_byte_at(cell, j % 4 * 8);
+        *odd = v16_byte_at(cell, j % 4 * 8 + 8);
     }
 }
 
@@ -75,13 +76,15 @@ V16_INLINE void gemv_group(rp__panel_traits t, int n, const cursor *at, int g, c
                            float x_sum, v16 *acc) {
     v16 part[GEMV_PANELS];
     UNROLL for (int p = 0; p < n; p++) part[p] = v16_zero();
-    for (int i = g * t.group; i < (g + 1) * t.group; i += 2) {
-        v16 x0 = v16_set1(x[i]), x1 = v16_set1(x[i + 1]);
-        UNROLL for (int p = 0; p < n; p++) {
-            v16 even, odd;
-            take_pair(t, &at[p], i, &even, &odd);
-            part[p] = v16_fma(even, x0, part[p]);
-            part[p] = v16_fma(odd, x1, part[p]);
+    for (int i = g * t.group; i < (g + 1) * t.group; i += 8) {
+        UNROLL for (int j = 0; j < 8; j += 2) {
+            v16 x0 = v16_set1(x[i + j]), x1 = v16_set1(x[i + j + 1]);
+            UNROLL for (int p = 0; p < n; p++) {
+                v16 even, odd;
+                take_pair(t, &at[p], i, j, &even, &odd);
+                part[p] = v16_fma(even, x0, part[p]);
+                part[p] = v16_fma(odd, x1, part[p]);
+            }
         }
     }
     UNROLL for (int p = 0; p < n; p++) {
@@ -164,11 +167,13 @@ V16_INLINE void decode_blocks(rp__panel_traits t, const uint8_t *panel, int64_t 
             v16_store(scale, by), scale += RP__PANEL_ROWS;
             if (adds_min(t)) v16_store(min, group_min(t, &at, g, by)), min += RP__PANEL_ROWS;
         }
-        for (int i = 0; i < RP__PANEL_CHUNK; i += 2, q += 2 * RP__PANEL_ROWS) {
-            v16 even, odd;
-            take_pair(t, &at, i, &even, &odd);
-            v16_store(q, even);
-            v16_store(q + RP__PANEL_ROWS, odd);
+        for (int i = 0; i < RP__PANEL_CHUNK; i += 8) {
+            UNROLL for (int j = 0; j < 8; j += 2, q += 2 * RP__PANEL_ROWS) {
+                v16 even, odd;
+                take_pair(t, &at, i, j, &even, &odd);
+                v16_store(q, even);
+                v16_store(q + RP__PANEL_ROWS, odd);
+            }
         }
         at.p += rp__panel_chunk_bytes(t);
     }

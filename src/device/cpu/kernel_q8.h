@@ -7,20 +7,29 @@
 
 /* ---- gemv: n panels over all of k for one row ---- */
 
-/* Adds the products of 32 or 16 columns. */
-V16_INLINE d16 dot_group(rp__panel_traits t, const uint8_t *w, const int8_t *x, d16 part) {
+/* Adds the products of columns [from, from + n) of a group; n fills cells of w. */
+V16_INLINE d16 dot_columns(rp__panel_traits t, const uint8_t *w, const int8_t *x, int from, int n,
+                           d16 part) {
     const int per_cell = t.bits == 4 ? 8 : 4;
-    UNROLL for (int i = 0; i < t.group / per_cell; i++, x += per_cell) {
-        w64 c = w64_load(w + i * RP__PANEL_CELL);
+    d16 run = dot_begin(part);
+    UNROLL for (int i = from; i < from + n; i += per_cell) {
+        w64 c = w64_load(w + i / per_cell * RP__PANEL_CELL);
         if (t.bits == 4) {
-            part = dot_small(part, w64_low(c), four_bytes(x));
-            part = dot_small(part, w64_high(c), four_bytes(x + 4));
+            run = dot_small(run, w64_low(c), four_bytes(x + i));
+            run = dot_small(run, w64_high(c), four_bytes(x + i + 4));
         } else if (is_signed(t)) {
-            part = dot_signed(part, w64_biased(c), four_bytes(x));
+            run = dot_signed(run, w64_biased(c), four_bytes(x + i));
         } else {
-            part = dot_small(part, c, four_bytes(x));
+            run = dot_small(run, c, four_bytes(x + i));
         }
     }
+    return dot_end(part, run);
+}
+
+/* Of 32 or 16 columns. */
+V16_INLINE d16 dot_group(rp__panel_traits t, const uint8_t *w, const int8_t *x, d16 part) {
+    const int n = 4 * dot_run(t), group = t.group;
+    UNROLL for (int i = 0; i < group; i += n) part = dot_columns(t, w, x, i, n, part);
     return part;
 }
 

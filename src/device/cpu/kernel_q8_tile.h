@@ -79,25 +79,43 @@ typedef struct q8_at {
     const uint8_t *cells[TILE_PANELS];
 } q8_at;
 
-/* `group` columns, from their starts. */
-V16_INLINE void q8_dots(int rows, int group, bool is_signed_q, size_t stride, const int32_t *start,
-                        q8_at *at, d16 part[Q8_ROWS][TILE_PANELS]) {
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) part[r][p] =
-        d16_own(d16_set1(start[r]));
-    for (int i = 0; i < group / 4; i++) {
+/* Traits of what a format is after unpacking: `run` as dot_run. */
+typedef struct q8_kind {
+    int group, run;
+    bool has_min, is_signed;
+} q8_kind;
+
+/* The next `run` cells. */
+V16_INLINE void q8_dot_run(int rows, q8_kind kind, size_t stride, q8_at *at,
+                           d16 part[Q8_ROWS][TILE_PANELS]) {
+    d16 run[Q8_ROWS][TILE_PANELS];
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) run[r][p] =
+        dot_begin(part[r][p]);
+    for (int i = 0; i < kind.run; i++) {
         w64 w[TILE_PANELS];
         UNROLL for (int p = 0; p < TILE_PANELS; p++) w[p] =
             w64_load(at->cells[p] + i * RP__PANEL_CELL);
         UNROLL for (int r = 0; r < rows; r++) {
             int32_t x = four_bytes(at->base[r / 3] + (size_t)(r % 3) * stride + 4 * i);
-            UNROLL for (int p = 0; p < TILE_PANELS; p++) part[r][p] =
-                is_signed_q ? dot_signed(part[r][p], w[p], x) : dot_small(part[r][p], w[p], x);
+            UNROLL for (int p = 0; p < TILE_PANELS; p++) run[r][p] =
+                kind.is_signed ? dot_signed(run[r][p], w[p], x) : dot_small(run[r][p], w[p], x);
         }
     }
-    UNROLL for (int p = 0; p < TILE_PANELS; p++) at->cells[p] += group / 4 * RP__PANEL_CELL;
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) part[r][p] =
+        dot_end(part[r][p], run[r][p]);
+    UNROLL for (int p = 0; p < TILE_PANELS; p++) at->cells[p] += kind.run * RP__PANEL_CELL;
+    UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at->base[b] += 4 * kind.run;
 }
 
-V16_INLINE void q8_tile_n(int rows, int group, bool has_min, bool is_signed_q, const q8_args *a) {
+/* A group's columns, from their starts. */
+V16_INLINE void q8_dots(int rows, q8_kind kind, size_t stride, const int32_t *start, q8_at *at,
+                        d16 part[Q8_ROWS][TILE_PANELS]) {
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) part[r][p] =
+        d16_set1(start[r]);
+    for (int i = 0; i < kind.group / 4; i += kind.run) q8_dot_run(rows, kind, stride, at, part);
+}
+
+V16_INLINE void q8_tile_n(int rows, q8_kind kind, const q8_args *a) {
     const size_t stride = a->x_stride, f_stride = a->f.stride, x_chunk_step = a->x_chunk;
     const float *scale[TILE_PANELS], *min[TILE_PANELS], *d = a->f.d, *sum = a->f.sum;
     const int32_t *start = a->f.start;
@@ -110,22 +128,21 @@ V16_INLINE void q8_tile_n(int rows, int group, bool has_min, bool is_signed_q, c
         scale[p] = a->scale[p], min[p] = a->min[p];
     }
     for (int64_t chunk = 0; chunk < n_chunks; chunk++) {
-        for (int g = 0; g < RP__PANEL_CHUNK / group; g++) {
+        for (int g = 0; g < RP__PANEL_CHUNK / kind.group; g++) {
             d16 part[Q8_ROWS][TILE_PANELS];
-            q8_dots(rows, group, is_signed_q, stride, start + (size_t)g * f_stride, &at, part);
+            q8_dots(rows, kind, stride, start + (size_t)g * f_stride, &at, part);
             UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) {
                 float *y = c + r * Q8_C_STRIDE + p * RP__PANEL_ROWS;
                 v16 by = v16_mul(v16_load(scale[p]), v16_set1(d[r]));
                 v16 s = v16_fma(by, d16_to_v16(part[r][p]), v16_load(y));
-                if (has_min)
+                if (kind.has_min)
                     s = v16_fma(v16_load(min[p]), v16_set1(sum[(size_t)g * f_stride + r]), s);
                 v16_store(y, s);
             }
             UNROLL for (int p = 0; p < TILE_PANELS; p++) {
                 scale[p] += RP__PANEL_ROWS;
-                if (has_min) min[p] += RP__PANEL_ROWS;
+                if (kind.has_min) min[p] += RP__PANEL_ROWS;
             }
-            UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at.base[b] += group;
             MEMORY_CHANGES();
         }
         UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at.base[b] +=
@@ -134,21 +151,24 @@ V16_INLINE void q8_tile_n(int rows, int group, bool has_min, bool is_signed_q, c
     }
 }
 
-/* A format is to a tile what it is after unpacking. */
+/* One instance per kind. */
 V16_INLINE void q8_tile_of(int rows, rp__panel_traits t, const q8_args *a) {
-    bool is_signed_q = is_signed(t) && !DOT_BIAS;
-    if (t.group == 32 && t.has_min)
-        q8_tile_n(rows, 32, true, false, a);
-    else if (t.group == 32 && is_signed_q)
-        q8_tile_n(rows, 32, false, !DOT_BIAS, a);
-    else if (t.group == 32)
-        q8_tile_n(rows, 32, false, false, a);
+    const bool is_signed_q = is_signed(t) && !DOT_BIAS;
+    const int whole = DOT_PAIRS ? 4 : 8, any = DOT_PAIRS ? 1 : 8;
+    if (t.group == 16 && t.has_min)
+        q8_tile_n(rows, (q8_kind){16, 4, true, false}, a);
+    else if (t.group == 16 && is_signed_q)
+        q8_tile_n(rows, (q8_kind){16, 4, false, !DOT_BIAS}, a);
+    else if (t.group == 16)
+        q8_tile_n(rows, (q8_kind){16, 4, false, false}, a);
+    else if (t.has_min && t.bits == 8)
+        q8_tile_n(rows, (q8_kind){32, whole, true, false}, a);
     else if (t.has_min)
-        q8_tile_n(rows, 16, true, false, a);
+        q8_tile_n(rows, (q8_kind){32, 8, true, false}, a);
     else if (is_signed_q)
-        q8_tile_n(rows, 16, false, !DOT_BIAS, a);
+        q8_tile_n(rows, (q8_kind){32, any, false, !DOT_BIAS}, a);
     else
-        q8_tile_n(rows, 16, false, false, a);
+        q8_tile_n(rows, (q8_kind){32, 8, false, false}, a);
 }
 
 #define Q8_TILE(rows)                                                                              \

@@ -41,6 +41,13 @@ V16_INLINE bool is_signed(rp__panel_traits t) {
     return t.bits == 8 && !t.has_min;
 }
 
+/* Cells of 4 columns between dot_begin and dot_end: weights of 0..15 (U4), 0..31, -32..31 (Q6_K) or
+ * any byte. */
+V16_INLINE int dot_run(rp__panel_traits t) {
+    if (!DOT_PAIRS || t.bits == 4) return t.group / 4;
+    return is_signed(t) && t.group == 32 ? 1 : 4;
+}
+
 static float f16_at(const uint8_t *p) {
     uint16_t h;
     memcpy(&h, p, sizeof h);

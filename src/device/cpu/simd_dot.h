@@ -2,8 +2,10 @@
  * against four 8-bit activations. Beside simd.h, in the same manner; exact, so that every
  * instruction set gives the same sums.
  *
- * |x| <= 127 throughout. dot_small wants weights of 0..63, dot_signed any signed byte after
- * w64_biased. */
+ * |x| <= 127 throughout. Products are added between dot_begin and dot_end, which give and take the
+ * sums: cells of dot_small, weights of 0..63, or of dot_signed, signed bytes after w64_biased.
+ * Where DOT_PAIRS is set they gather meanwhile in pairs of 16 bits, which hold so many: the sizes
+ * of the weights of all cells together may be 129 (129 * 2 * 127 < 2^15). */
 #ifndef RP_DEVICE_CPU_SIMD_DOT_H
 #define RP_DEVICE_CPU_SIMD_DOT_H
 
@@ -21,6 +23,12 @@ V16_INLINE int32_t four_bytes(const int8_t *p) {
     memcpy(&v, p, sizeof v);
     return v;
 }
+
+#if (defined(V16_AVX512) && !defined(__AVX512VNNI__)) || defined(V16_AVX2)
+enum { DOT_PAIRS = 1 };
+#else
+enum { DOT_PAIRS = 0 };
+#endif
 
 /* Keeps the compiler from holding sums in registers across groups, which are wanted for parts. */
 #define MEMORY_CHANGES() __asm__ volatile("" ::: "memory")
@@ -45,16 +53,20 @@ V16_INLINE w64 w64_high(w64 c) {
 V16_INLINE d16 d16_set1(int32_t v) {
     return _mm512_set1_epi32(v);
 }
-/* The same value in a register that nobody shares: equal starts else become copies made later, in
- * the midst of the products. */
-V16_INLINE d16 d16_own(d16 d) {
-    __asm__("" : "+v"(d));
-    return d;
-}
 V16_INLINE v16 d16_to_v16(d16 d) {
     return _mm512_cvtepi32_ps(d);
 }
 #if defined(__AVX512VNNI__)
+/* In a register that nobody shares: equal starts else become copies made later, in the midst of the
+ * products. */
+V16_INLINE d16 dot_begin(d16 sum) {
+    __asm__("" : "+v"(sum));
+    return sum;
+}
+V16_INLINE d16 dot_end(d16 sum, d16 now) {
+    (void)sum;
+    return now;
+}
 V16_INLINE d16 dot_small(d16 sum, w64 w, int32_t x) {
     /* As an instruction: around the builtin GCC copies every sum once per cell. */
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(_mm512_set1_epi32(x)));
@@ -67,18 +79,21 @@ V16_INLINE d16 dot_signed(d16 sum, w64 w, int32_t x) {
     return dot_small(sum, w, x);
 }
 #else
-V16_INLINE d16 add_products(d16 sum, w64 w, __m512i x) {
-    __m512i pairs = _mm512_maddubs_epi16(w, x);
+V16_INLINE d16 dot_begin(d16 sum) {
+    (void)sum;
+    return _mm512_setzero_si512();
+}
+V16_INLINE d16 dot_end(d16 sum, d16 pairs) {
     return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 }
-V16_INLINE d16 dot_small(d16 sum, w64 w, int32_t x) {
-    return add_products(sum, w, _mm512_set1_epi32(x));
+V16_INLINE d16 dot_small(d16 pairs, w64 w, int32_t x) {
+    return _mm512_add_epi16(pairs, _mm512_maddubs_epi16(w, _mm512_set1_epi32(x)));
 }
-/* Signs move from w to x: a pair is at most 2 * 128 * 127, which 16 bits hold. */
-V16_INLINE d16 dot_signed(d16 sum, w64 w, int32_t x) {
+/* Signs move from w to x. */
+V16_INLINE d16 dot_signed(d16 pairs, w64 w, int32_t x) {
     __m512i all = _mm512_set1_epi32(x), zero = _mm512_setzero_si512();
     __m512i moved = _mm512_mask_sub_epi8(all, _mm512_movepi8_mask(w), zero, all);
-    return add_products(sum, _mm512_abs_epi8(w), moved);
+    return _mm512_add_epi16(pairs, _mm512_maddubs_epi16(_mm512_abs_epi8(w), moved));
 }
 #endif
 
@@ -107,26 +122,31 @@ V16_INLINE w64 w64_high(w64 c) {
 V16_INLINE d16 d16_set1(int32_t v) {
     return (d16){_mm256_set1_epi32(v), _mm256_set1_epi32(v)};
 }
-V16_INLINE d16 d16_own(d16 d) {
-    __asm__("" : "+x"(d.a), "+x"(d.b));
-    return d;
-}
 V16_INLINE v16 d16_to_v16(d16 d) {
     return (v16){_mm256_cvtepi32_ps(d.a), _mm256_cvtepi32_ps(d.b)};
 }
-V16_INLINE __m256i add_products(__m256i sum, __m256i w, __m256i x) {
-    __m256i pairs = _mm256_maddubs_epi16(w, x);
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+V16_INLINE d16 dot_begin(d16 sum) {
+    (void)sum;
+    return (d16){_mm256_setzero_si256(), _mm256_setzero_si256()};
 }
-V16_INLINE d16 dot_small(d16 sum, w64 w, int32_t x) {
-    __m256i all = _mm256_set1_epi32(x);
-    return (d16){add_products(sum.a, w.a, all), add_products(sum.b, w.b, all)};
+V16_INLINE d16 dot_end(d16 sum, d16 pairs) {
+    const __m256i one = _mm256_set1_epi16(1);
+    return (d16){_mm256_add_epi32(sum.a, _mm256_madd_epi16(pairs.a, one)),
+                 _mm256_add_epi32(sum.b, _mm256_madd_epi16(pairs.b, one))};
 }
-/* Signs move from w to x: a pair is at most 2 * 128 * 127, which 16 bits hold. */
-V16_INLINE d16 dot_signed(d16 sum, w64 w, int32_t x) {
+V16_INLINE d16 dot_small(d16 pairs, w64 w, int32_t x) {
     __m256i all = _mm256_set1_epi32(x);
-    return (d16){add_products(sum.a, _mm256_abs_epi8(w.a), _mm256_sign_epi8(all, w.a)),
-                 add_products(sum.b, _mm256_abs_epi8(w.b), _mm256_sign_epi8(all, w.b))};
+    return (d16){_mm256_add_epi16(pairs.a, _mm256_maddubs_epi16(w.a, all)),
+                 _mm256_add_epi16(pairs.b, _mm256_maddubs_epi16(w.b, all))};
+}
+/* Signs move from w to x. */
+V16_INLINE __m256i pairs_of_signed(__m256i w, __m256i x) {
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+}
+V16_INLINE d16 dot_signed(d16 pairs, w64 w, int32_t x) {
+    __m256i all = _mm256_set1_epi32(x);
+    return (d16){_mm256_add_epi16(pairs.a, pairs_of_signed(w.a, all)),
+                 _mm256_add_epi16(pairs.b, pairs_of_signed(w.b, all))};
 }
 
 #else
@@ -151,8 +171,12 @@ V16_INLINE w64 w64_high(w64 c) {
 V16_INLINE d16 d16_set1(int32_t v) {
     return (d16){v, v, v, v, v, v, v, v, v, v, v, v, v, v, v, v};
 }
-V16_INLINE d16 d16_own(d16 d) {
-    return d;
+V16_INLINE d16 dot_begin(d16 sum) {
+    return sum;
+}
+V16_INLINE d16 dot_end(d16 sum, d16 now) {
+    (void)sum;
+    return now;
 }
 V16_INLINE v16 d16_to_v16(d16 d) {
     return __builtin_convertvector(d, v16);

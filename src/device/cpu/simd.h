@@ -402,14 +402,14 @@ V16_INLINE v16 v16_from_i8(const uint8_t *p) {
     return v16_load(f);
 }
 V16_INLINE v16 v16_nibble_at(const uint8_t *p, int shift) {
-    float f[16];
-    for (int i = 0; i < 16; i++) f[i] = p[4 * i + shift / 8] >> (shift % 8) & 15;
-    return v16_load(f);
+    v16i lanes;
+    memcpy(&lanes, p, sizeof lanes);
+    return __builtin_convertvector(lanes >> shift & 15, v16);
 }
 V16_INLINE v16 v16_byte_at(const uint8_t *p, int shift) {
-    float f[16];
-    for (int i = 0; i < 16; i++) f[i] = (int8_t)p[4 * i + shift / 8];
-    return v16_load(f);
+    v16i lanes;
+    memcpy(&lanes, p, sizeof lanes);
+    return __builtin_convertvector((lanes << (24 - shift)) >> 24, v16);
 }
 V16_INLINE void v16_to_f16(uint16_t *p, v16 v) {
     float f[16];

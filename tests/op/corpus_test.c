@@ -57,8 +57,8 @@ static void report(const char *name, const rp_corpus_result *r) {
 
 typedef rp_status run_fn(corpus_machine *m, corpus_placed *p, int variant, rp_error *err);
 
-static void run_set(const rp__body_set *set, corpus_precision precision, run_fn *run) {
-    corpus_machine m = {
+static corpus_machine machine_of(const rp__body_set *set, corpus_precision precision, run_fn *run) {
+    return (corpus_machine){
         .name = set->name,
         .user = (void *)(uintptr_t)set,
         .precision = precision,
@@ -68,6 +68,10 @@ static void run_set(const rp__body_set *set, corpus_precision precision, run_fn 
         .supports = body_supports,
         .run = run,
     };
+}
+
+static void run_set(const rp__body_set *set, corpus_precision precision, run_fn *run) {
+    corpus_machine m = machine_of(set, precision, run);
     rp_corpus_result r;
     rp_corpus_run_machine(&m, NULL, &r);
     report(set->name, &r);
@@ -136,6 +140,24 @@ RP_TEST(corpus, avx512_bodies) {
 }
 RP_TEST(corpus, avx512vnni_bodies) {
     run_named_set("avx512vnni");
+}
+
+/* Sums of whole numbers are exact, and the F32 steps around them the same. */
+RP_TEST(corpus, products_of_8_bit_activations_have_the_same_bits_in_all_sets_that_fuse) {
+    static const char *const names[] = {"avx2", "avx512", "avx512vnni"};
+    uint64_t digest = 0;
+    for (int i = 0; i < 3; i++) {
+        const rp__body_set *set;
+        rp_corpus_result r;
+        if (rp__body_choose(names[i], &set, NULL) < 0) continue;
+        corpus_machine m = machine_of(set, CORPUS_FLOAT, run_fast);
+        m.n_variants = 1;
+        rp_corpus_run_machine(&m, "q8 x", &r);
+        assert_int_equal(r.n_failed, 0);
+        if (digest) assert_true(r.digest == digest);
+        digest = r.digest;
+    }
+    if (!digest) RP_SKIP("no set of vector instructions is here");
 }
 
 /* ---- the corpus itself ---- */

@@ -59,7 +59,7 @@ static void add_commas(const char *from, char *to) {
         if (i && (whole - i) % 3 == 0) to[k++] = ',';
         to[k++] = from[i];
     }
-    strcpy(to + k, from + whole);
+    memcpy(to + k, from + whole, strlen(from + whole) + 1);
 }
 
 static rp_status put_number(jrun *r, jbuilder *b, const spec *s, bool negative, const char *prefix,
@@ -125,7 +125,7 @@ static rp_status put_float(jrun *r, jbuilder *b, const spec *s, double f) {
         snprintf(digits, sizeof digits, format, (int)(s->precision < 0 ? 6 : s->precision),
                  fabs(f));
     }
-    if (s->type == '%') strcat(digits, "%");
+    if (s->type == '%') snprintf(digits + strlen(digits), sizeof digits - strlen(digits), "%%");
     return put_number(r, b, s, signbit(f) && !isnan(f), "", digits);
 }
 

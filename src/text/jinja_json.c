@@ -103,9 +103,9 @@ static void number_text(jvalue v, char s[40]) {
     if (v.type == J_INT)
         snprintf(s, 40, "%lld", (long long)v.i);
     else if (isnan(v.f))
-        strcpy(s, "NaN");
+        snprintf(s, 40, "NaN");
     else if (isinf(v.f))
-        strcpy(s, v.f < 0 ? "-Infinity" : "Infinity");
+        snprintf(s, 40, "%s", v.f < 0 ? "-Infinity" : "Infinity");
     else
         rp__jinja_float_repr(v.f, s);
 }

@@ -9,7 +9,7 @@
 /* The fewest digits that read back as the same number; an exponent below -4 and from 16 on. */
 void rp__jinja_float_repr(double f, char out[40]) {
     if (isnan(f) || isinf(f)) {
-        strcpy(out, isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
+        snprintf(out, 40, "%s", isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
         return;
     }
     char s[40];
@@ -18,7 +18,7 @@ void rp__jinja_float_repr(double f, char out[40]) {
     while (strtod(s, NULL) != f && digits++ < 17);
     int exponent = atoi(strchr(s, 'e') + 1);
     if (exponent < -4 || exponent >= 16) {
-        strcpy(out, s);
+        memcpy(out, s, sizeof s);
         return;
     }
     int after_point = digits - 1 - exponent;
@@ -37,11 +37,11 @@ static rp_status write_text_repr(jrun *r, jbuilder *b, const jtext *t) {
         if (cp == '\\' || cp == (uint32_t)quote)
             snprintf(s, sizeof s, "\\%c", (char)cp);
         else if (cp == '\n')
-            strcpy(s, "\\n");
+            snprintf(s, sizeof s, "\\n");
         else if (cp == '\r')
-            strcpy(s, "\\r");
+            snprintf(s, sizeof s, "\\r");
         else if (cp == '\t')
-            strcpy(s, "\\t");
+            snprintf(s, sizeof s, "\\t");
         else if (rp__jinja_is_printable(cp)) {
             RP_TRY(rp__jinja_put(r, b, t->p + i, took));
             continue;

@@ -6,7 +6,7 @@ PREFIX       ?= /usr/local
 FILTER       ?=
 FUZZ_SECONDS ?= 60
 MODEL        ?= smollm2
-PROMPT       ?= The capital of France is
+PROMPT       ?= What is the capital of France?
 ARGS         ?=
 
 CONFIGURE  = cmake -G Ninja -DRP_WERROR=$(RP_WERROR) -DCMAKE_INSTALL_PREFIX=$(PREFIX) -S .
@@ -24,7 +24,7 @@ build: setup ## build the library, the command line and the tests (the default)
 
 run: build ## build, fetch a small model, answer a prompt: PROMPT="..." MODEL=smollm2 ARGS="..."
 	@python3 tools/fetch_model.py $(MODEL)
-	$(BUILD)/reprise run -m $(MODEL) -p "$(PROMPT)" $(ARGS)
+	$(BUILD)/reprise run -m $(MODEL) -p "$(PROMPT)" --temp 0 $(ARGS)
 
 test: build ## build and run every test: FILTER=part of a name for the C tests
 	@python3 tools/run_tests.py --build $(BUILD) --filter "$(FILTER)"

@@ -96,12 +96,6 @@ static rp_status make_rope_values(rp__model *m, rp_error *err) {
     return RP_OK;
 }
 
-static rp_status declare_rope_table(rp__model *m, rp_error *err) {
-    RP_TRY(make_rope_values(m, err));
-    return rp__weights_values(&m->weights, &m->rope_table, "rope_table", m->rope_values, m->n_ctx,
-                              m->h.rope.n_rot, err);
-}
-
 /* ---- life ---- */
 
 static rp_status declare(rp__model *m, int64_t n_ctx, int64_t n_ctx_default, rp_error *err) {
@@ -115,7 +109,9 @@ static rp_status declare(rp__model *m, int64_t n_ctx, int64_t n_ctx_default, rp_
         return rp__fail(err, RP_ENOMEM, "out of memory for %lld layers", (long long)m->h.n_layers);
     RP_TRY(m->family->declare_weights(m, err));
     RP_TRY(rp__weights_check_all_used(&m->weights, m->architecture, err));
-    return declare_rope_table(m, err);
+    /* Its values are made at load, after the memory for them was found to be there. */
+    return rp__weights_values(&m->weights, &m->rope_table, "rope_table", n_ctx, m->h.rope.n_rot,
+                              err);
 }
 
 rp_status rp__model_declare(const rp__checkpoint *c, rp_device *device, int64_t n_ctx,
@@ -137,16 +133,13 @@ rp_status rp__model_declare(const rp__checkpoint *c, rp_device *device, int64_t 
 void rp__model_destroy(rp__model *m) {
     if (!m) return;
     rp__weights_clear(&m->weights);
-    rp__free(m->rope_values);
     rp__arena_clear(&m->arena);
     rp__free(m);
 }
 
 rp_status rp__model_load(rp__model *m, rp_progress_fn progress, void *user, rp_error *err) {
-    if (!m->rope_values) {
-        RP_TRY(make_rope_values(m, err));
-        rp__weights_set_values(&m->weights, &m->rope_table, m->rope_values);
-    }
+    RP_TRY(make_rope_values(m, err));
+    rp__weights_set_values(&m->weights, &m->rope_table, m->rope_values);
     rp_status st = rp__weights_load(&m->weights, progress, user, err);
     rp__free(m->rope_values);
     m->rope_values = NULL;

@@ -186,11 +186,11 @@ rp_status rp__weights_vector(rp__weights *w, rp_tensor *dst, const char *label, 
     return RP_OK;
 }
 
-rp_status rp__weights_values(rp__weights *w, rp_tensor *dst, const char *label, const float *values,
-                             int64_t n, int64_t k, rp_error *err) {
+rp_status rp__weights_values(rp__weights *w, rp_tensor *dst, const char *label, int64_t n,
+                             int64_t k, rp_error *err) {
     rp__weight_job *j;
     RP_TRY(add_job(w, dst, label, &j, err));
-    j->values = values;
+    j->is_made = true;
     *dst = rp__tensor_make(NULL, 0, RP_F32, 2, (int64_t[]){n, k});
     place_job(w, j);
     return RP_OK;
@@ -272,7 +272,7 @@ rp_status rp__weights_load(rp__weights *w, rp_progress_fn progress, void *user, 
         rp__weight_job *j = &w->jobs[i];
         j->dst->buffer = w->buffer;
         j->dst->offset = j->place;
-        if (j->values)
+        if (j->is_made)
             RP_TRY(rp__buffer_write(w->buffer, j->place, j->values, j->bytes, err));
         else
             RP_TRY(j->dst->is_weight ? load_matrix(&s, j, err) : load_vector(&s, j, err));

@@ -25,7 +25,8 @@ typedef struct rp__weight_job {
     rp_dtype source_dtype;
     rp__weight_piece *pieces;
     int32_t n_pieces;
-    const float *values; /* made here instead of taken from the file */
+    bool is_made; /* not in the file: its values are given before load */
+    const float *values;
     size_t place, bytes;
 } rp__weight_job;
 
@@ -61,11 +62,10 @@ bool rp__weights_same_dtype(const rp__weights *w, int n_parts, const rp__weight_
 /* Declares a vector [n], stored as F32. */
 rp_status rp__weights_vector(rp__weights *w, rp_tensor *dst, const char *label, int n_parts,
                              const rp__weight_part *parts, int64_t n, rp_error *err);
-/* Declares a dense F32 matrix [n, k] of values made by the caller, which must stay until load. */
-rp_status rp__weights_values(rp__weights *w, rp_tensor *dst, const char *label, const float *values,
-                             int64_t n, int64_t k, rp_error *err);
-
-/* Other values of the same shape for the next load. */
+/* Declares a dense F32 matrix [n, k] that the file does not have. */
+rp_status rp__weights_values(rp__weights *w, rp_tensor *dst, const char *label, int64_t n,
+                             int64_t k, rp_error *err);
+/* Its values, which must stay until load returns; before every load. */
 void rp__weights_set_values(rp__weights *w, const rp_tensor *dst, const float *values);
 
 bool rp__weights_has(const rp__weights *w, const char *name);
@@ -74,8 +74,8 @@ void rp__weights_ignore(rp__weights *w, const char *name); /* a known tensor tha
  * computes. */
 rp_status rp__weights_check_all_used(const rp__weights *w, const char *architecture, rp_error *err);
 
-/* Allocates the buffer unless it is there, and writes everything, reporting bytes done through `progress` (may be
- * NULL). */
+/* Allocates the buffer unless it is there, and writes everything, reporting bytes done through
+ * `progress` (may be NULL). */
 rp_status rp__weights_load(rp__weights *w, rp_progress_fn progress, void *user, rp_error *err);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "reprise/reprise.h"
 #include "test.h"
@@ -74,6 +75,18 @@ RP_TEST(fit, needed_bytes_are_exact) {
     assert_ok(open_with_memory(need, 64, &e, &err), err);
     assert_it_works(e);
     rp_engine_destroy(e);
+}
+
+/* T66: a context that no machine holds is refused before anything of its size is made. */
+RP_TEST(fit, refuses_before_it_allocates) {
+    rp_engine *e;
+    rp_error err = {0};
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    assert_int_equal(open_with_memory((size_t)1 << 30, 1 << 26, &e, &err), RP_ENOMEM);
+    getrusage(RUSAGE_SELF, &after);
+    assert_true(after.ru_maxrss - before.ru_maxrss <
+                64 << 10); /* KiB: the rope table alone would be 4 GiB */
 }
 
 /* There is no amount of memory with a third outcome. */

@@ -213,9 +213,9 @@ static void show_prompt(const chat *c, bool is_first) {
 /* Appends a line without its end; false at the end of the input or on Ctrl-C. */
 static bool read_piece(chat *c) {
     size_t before = c->line.n;
-    for (int ch; (ch = getc(stdin)) != '\n';) {
-        if (ch == EOF && rp__cli_interrupted()) return false;
-        if (ch == EOF) return c->line.n > before;
+    for (int ch; (ch = rp__cli_getc()) != '\n';) {
+        if (ch < 0 && rp__cli_interrupted()) return false;
+        if (ch < 0) return c->line.n > before;
         if (!rp__bytes_add_char(&c->line, (char)ch)) return false;
     }
     return true;

@@ -78,16 +78,20 @@ int rp__cli_take_prompt(rp__options *o, rp__bytes *out, bool *from_file);
 
 /* ---- interrupts ---- */
 
-/* On a terminal: whether typed characters show. Off while an answer is written, so that nothing mixes with it; the end
- * of the program and a second Ctrl-C bring it back. */
+/* On a terminal: whether typed characters show. Off while an answer is written, so that nothing
+ * mixes with it; the end of the program and a second Ctrl-C bring it back. */
 void rp__cli_set_echo(bool on);
-/* A whole line was typed ahead, unseen. What was typed of a further one is dropped, as it could not be seen either. */
+/* A whole line was typed ahead, unseen. What was typed of a further one is dropped, as it could not
+ * be seen either. */
 bool rp__cli_typed_ahead(void);
 
 /* From now on Ctrl-C is counted; one more before it was reset ends the process at once. */
 void rp__cli_interrupt_init(void);
 bool rp__cli_interrupted(void);
 void rp__cli_interrupt_reset(void);
+/* The next byte of the standard input, unbuffered; -1 at its end, and after a Ctrl-C, also one that
+ * came just before. */
+int rp__cli_getc(void);
 
 /* ---- engine ---- */
 

@@ -1,4 +1,5 @@
 /* The terminal's echo, and Ctrl-C. */
+#define _GNU_SOURCE /* ppoll */
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -63,4 +64,18 @@ bool rp__cli_interrupted(void) {
 }
 void rp__cli_interrupt_reset(void) {
     n_interrupts = 0;
+}
+
+int rp__cli_getc(void) {
+    unsigned char c;
+    sigset_t only_interrupt, before;
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    sigemptyset(&only_interrupt);
+    sigaddset(&only_interrupt, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &only_interrupt, &before);
+    /* A signal that came before this line is counted; one after it waits for ppoll, which it ends.
+     */
+    bool has_input = !n_interrupts && ppoll(&p, 1, NULL, &before) > 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return has_input && read(STDIN_FILENO, &c, 1) == 1 ? c : -1;
 }

@@ -2,6 +2,8 @@
 
 import os
 import pty
+import select
+import signal
 import time
 
 import pytest
@@ -65,16 +67,24 @@ class Terminal:
         end = time.monotonic() + seconds
         while text not in self.seen:
             assert time.monotonic() < end, f"no {text!r} in {self.seen[-2000:]!r}"
-            self.seen += os.read(self.fd, 1 << 16).decode()
+            self.seen += self.read(end).decode()
         before, self.seen = self.seen.split(text, 1)
         return before
 
     def type(self, text):
         os.write(self.fd, text.encode())
 
-    def end(self):
+    def read(self, end):
+        """What comes next; a child that says nothing until `end` is killed."""
+        if select.select([self.fd], [], [], max(0, end - time.monotonic()))[0]:
+            return os.read(self.fd, 1 << 16)
+        os.kill(self.pid, signal.SIGKILL)
+        raise AssertionError(f"nothing after {self.seen[-2000:]!r}")
+
+    def end(self, seconds=20):
+        end = time.monotonic() + seconds
         try:
-            while os.read(self.fd, 1 << 16):
+            while self.read(end):
                 pass
         except OSError:  # how Linux says that the other side is closed
             pass

@@ -1,4 +1,5 @@
-/* The C test runner: runs every registered case, prints cmocka's lines and one closing line of totals. */
+/* The C test runner: runs every registered case, prints cmocka's lines and one closing line of
+ * totals. */
 #include "test.h"
 
 #include <stdio.h>
@@ -55,7 +56,7 @@ int main(int argc, char **argv) {
     qsort(cases, n_cases, sizeof *cases, by_name);
     size_t n_run = 0;
     struct CMUnitTest *tests = calloc(n_cases ? n_cases : 1, sizeof *tests);
-    char (*names)[160] = calloc(n_cases ? n_cases : 1, sizeof *names);
+    char(*names)[160] = calloc(n_cases ? n_cases : 1, sizeof *names);
     if (!tests || !names) return 2;
     for (size_t i = 0; i < n_cases; i++) {
         snprintf(names[n_run], sizeof *names, "%s.%s", cases[i].suite, cases[i].name);

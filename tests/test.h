@@ -2,8 +2,8 @@
  *
  *     RP_TEST(base, arena_aligns) { ... assert_int_equal(...); }
  *
- * `reprise-tests --list`, `reprise-tests FILTER` (a part of "suite.name"). A case that cannot run here calls
- * RP_SKIP("why"). Assertions are cmocka's. */
+ * `reprise-tests --list`, `reprise-tests FILTER` (a part of "suite.name"). A case that cannot run
+ * here calls RP_SKIP("why"). Assertions are cmocka's. */
 #ifndef RP_TESTS_TEST_H
 #define RP_TESTS_TEST_H
 
@@ -31,7 +31,8 @@ const char *rp_test_path(const char *relative);
 
 #define RP_SKIP(why) rp_test_skip(why)
 
-/* Instrumented builds run at a fraction of the speed: tests over large inputs take a part of them there. */
+/* Instrumented builds run at a fraction of the speed: tests over large inputs take a part of them
+ * there. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { RP_TEST_IS_INSTRUMENTED = 1 };
 #else
@@ -42,8 +43,7 @@ enum { RP_TEST_IS_INSTRUMENTED = 0 };
 #define assert_ok(call, err)                                                                       \
     do {                                                                                           \
         rp_status status_ = (call);                                                                \
-        if (status_ < 0)                                                                           \
-            fail_msg("%s: %s: %s", #call, rp_status_name(status_), (err).message);                 \
+        if (status_ < 0) fail_msg("%s: %s: %s", #call, rp_status_name(status_), (err).message);    \
     } while (0)
 
 /* The sentence must contain this part. */

@@ -1,7 +1,8 @@
 /* Element types and tensor views, as devices see them.
  *
  * Owns: the one table of dtypes (name, block size, GGUF type number), and the view struct.
- * A view never owns memory. Dimensions are in C order: dim[0] is outermost, the last one is contiguous. */
+ * A view never owns memory. Dimensions are in C order: dim[0] is outermost, the last one is
+ * contiguous. */
 #ifndef REPRISE_TENSOR_H
 #define REPRISE_TENSOR_H
 
@@ -14,8 +15,8 @@ extern "C" {
 #endif
 
 /* X(code, name, elements per block, bytes per block, GGUF type number or -1)
- * Plain types have blocks of one element. Q8_1 and Q8_K hold activations only (CONVERT in device.h makes them):
- * they are no weight formats, and files that have them are refused. */
+ * Plain types have blocks of one element. Q8_1 and Q8_K hold activations only (CONVERT in device.h
+ * makes them): they are no weight formats, and files that have them are refused. */
 #define RP_DTYPE_TABLE(X)                                                                          \
     X(RP_F32, "F32", 1, 4, 0)                                                                      \
     X(RP_F16, "F16", 1, 2, 1)                                                                      \
@@ -44,22 +45,23 @@ typedef enum rp_dtype {
 #define RP_X(code, name, elems, bytes, gguf) code,
     RP_DTYPE_TABLE(RP_X)
 #undef RP_X
-    RP_N_DTYPES
+        RP_N_DTYPES
 } rp_dtype;
 
 enum { RP_MAX_DIMS = 4 };
 
 struct rp_buffer;
 
-/* A view into a device buffer. Items of dim[0] lie `stride` bytes apart (rows of a wider matrix are possible);
- * everything inside an item is dense. */
+/* A view into a device buffer. Items of dim[0] lie `stride` bytes apart (rows of a wider matrix are
+ * possible); everything inside an item is dense. */
 typedef struct rp_tensor {
     struct rp_buffer *buffer; /* NULL: absent operand */
     size_t offset;            /* bytes from the start of the buffer */
     size_t stride;            /* bytes between items of dim[0] */
     rp_dtype dtype;
     uint8_t n_dims;    /* 1..RP_MAX_DIMS */
-    uint8_t is_weight; /* 1: written by weight_write, in the device's own layout; only ops may look inside */
+    uint8_t is_weight; /* 1: written by weight_write, in the device's own layout; only ops may look
+                          inside */
     int64_t dim[RP_MAX_DIMS];
 } rp_tensor;
 

@@ -25,7 +25,8 @@ bool rp__bytes_reserve(rp__bytes *b, size_t extra) {
     if (!rp__add_ok(b->n, extra, &need) || !rp__add_ok(need, 1, &need)) return !(b->failed = true);
     if (need <= b->cap) return true;
     size_t cap = b->cap ? b->cap : 64;
-    while (cap < need) cap = cap > SIZE_MAX / 2 ? need : cap * 2; /* doubling keeps appends linear */
+    while (cap < need)
+        cap = cap > SIZE_MAX / 2 ? need : cap * 2; /* doubling keeps appends linear */
     char *p = rp__realloc(b->p, cap);
     if (!p) return !(b->failed = true);
     b->p = p;

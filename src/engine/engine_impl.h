@@ -115,7 +115,8 @@ rp_status rp__chat_render(const rp_engine *e, const char *messages, const char *
 /* The model's own template, NULL when it has none (rp__alloc). */
 rp_status rp__chat_template_source(const rp__checkpoint *c, char **out, rp_error *err);
 
-/* Devices listed in REPRISE_DEVICE_PATH are there from the first call on; before a device is opened or listed. */
+/* Devices listed in REPRISE_DEVICE_PATH are there from the first call on; before a device is opened
+ * or listed. */
 void rp__devices_prepare(void);
 
 /* A model's path from what the user wrote: the path itself, or a short name in the cache folder

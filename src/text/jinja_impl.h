@@ -53,10 +53,25 @@ typedef struct jtext {
 
 typedef enum jtype {
     J_MISSING, /* an argument that was not given, a variable that is not set */
-    J_UNDEFINED, J_NONE, J_BOOL, J_INT, J_FLOAT, J_TEXT, J_LIST, J_TUPLE, J_DICT,
-    J_VIEW,  /* dict.keys(), values(), items() */
-    J_RANGE, J_ITER, /* J_ITER: Python's generators and iterators: used up by reading */
-    J_NAMESPACE, J_LOOP, J_MACRO, J_BUILTIN, J_METHOD, J_CYCLER, J_JOINER
+    J_UNDEFINED,
+    J_NONE,
+    J_BOOL,
+    J_INT,
+    J_FLOAT,
+    J_TEXT,
+    J_LIST,
+    J_TUPLE,
+    J_DICT,
+    J_VIEW, /* dict.keys(), values(), items() */
+    J_RANGE,
+    J_ITER, /* J_ITER: Python's generators and iterators: used up by reading */
+    J_NAMESPACE,
+    J_LOOP,
+    J_MACRO,
+    J_BUILTIN,
+    J_METHOD,
+    J_CYCLER,
+    J_JOINER
 } jtype;
 
 typedef struct jvalue {
@@ -65,7 +80,7 @@ typedef struct jvalue {
         bool b;
         int64_t i;
         double f;
-        const jtext *text; /* J_TEXT; for J_UNDEFINED the name that was not found, or NULL */
+        const jtext *text;  /* J_TEXT; for J_UNDEFINED the name that was not found, or NULL */
         struct jlist *list; /* also J_TUPLE */
         struct jdict *dict; /* also J_NAMESPACE */
         struct jview *view;
@@ -79,15 +94,37 @@ typedef struct jvalue {
     };
 } jvalue;
 
-typedef struct jlist { jvalue *p; size_t n; } jlist;
-typedef struct jpair { jvalue key, value; } jpair;
-typedef struct jdict { jpair *p; size_t n, cap; } jdict; /* in order of insertion */
+typedef struct jlist {
+    jvalue *p;
+    size_t n;
+} jlist;
+typedef struct jpair {
+    jvalue key, value;
+} jpair;
+typedef struct jdict {
+    jpair *p;
+    size_t n, cap;
+} jdict; /* in order of insertion */
 typedef enum jview_kind { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS } jview_kind;
-typedef struct jview { jdict *dict; jview_kind kind; } jview;
-typedef struct jrange { int64_t start, stop, step, n; } jrange;
-typedef struct jiter { jvalue *p; size_t n, at; } jiter;
-typedef struct jjoiner { bool used; const jtext *separator; } jjoiner;
-typedef struct jmethod { jvalue self; const struct jrow *row; } jmethod;
+typedef struct jview {
+    jdict *dict;
+    jview_kind kind;
+} jview;
+typedef struct jrange {
+    int64_t start, stop, step, n;
+} jrange;
+typedef struct jiter {
+    jvalue *p;
+    size_t n, at;
+} jiter;
+typedef struct jjoiner {
+    bool used;
+    const jtext *separator;
+} jjoiner;
+typedef struct jmethod {
+    jvalue self;
+    const struct jrow *row;
+} jmethod;
 typedef struct jloop {
     const jvalue *items;
     size_t n, index0;
@@ -95,25 +132,46 @@ typedef struct jloop {
     jlist changed;
 } jloop;
 
-static inline jvalue jnone(void) { return (jvalue){.type = J_NONE}; }
-static inline jvalue jbool(bool b) { return (jvalue){.type = J_BOOL, .b = b}; }
-static inline jvalue jint(int64_t i) { return (jvalue){.type = J_INT, .i = i}; }
-static inline jvalue jfloat(double f) { return (jvalue){.type = J_FLOAT, .f = f}; }
-static inline jvalue jstr(const jtext *t) { return (jvalue){.type = J_TEXT, .text = t}; }
+static inline jvalue jnone(void) {
+    return (jvalue){.type = J_NONE};
+}
+static inline jvalue jbool(bool b) {
+    return (jvalue){.type = J_BOOL, .b = b};
+}
+static inline jvalue jint(int64_t i) {
+    return (jvalue){.type = J_INT, .i = i};
+}
+static inline jvalue jfloat(double f) {
+    return (jvalue){.type = J_FLOAT, .f = f};
+}
+static inline jvalue jstr(const jtext *t) {
+    return (jvalue){.type = J_TEXT, .text = t};
+}
 static inline jvalue jundefined(const jtext *name) {
     return (jvalue){.type = J_UNDEFINED, .text = name};
 }
 static inline bool jis_number(jvalue v) {
     return v.type == J_BOOL || v.type == J_INT || v.type == J_FLOAT;
 }
-static inline bool jis_integer(jvalue v) { return v.type == J_BOOL || v.type == J_INT; }
-static inline int64_t jinteger(jvalue v) { return v.type == J_BOOL ? v.b : v.i; }
-static inline double jdouble(jvalue v) { return v.type == J_FLOAT ? v.f : (double)jinteger(v); }
-static inline rp__str jview_of(const jtext *t) { return (rp__str){t->p, t->n}; }
+static inline bool jis_integer(jvalue v) {
+    return v.type == J_BOOL || v.type == J_INT;
+}
+static inline int64_t jinteger(jvalue v) {
+    return v.type == J_BOOL ? v.b : v.i;
+}
+static inline double jdouble(jvalue v) {
+    return v.type == J_FLOAT ? v.f : (double)jinteger(v);
+}
+static inline rp__str jview_of(const jtext *t) {
+    return (rp__str){t->p, t->n};
+}
 
 /* ---- rows: filters, tests, methods and functions are one kind of thing ---- */
 
-typedef struct jkeyword { const jtext *name; jvalue value; } jkeyword;
+typedef struct jkeyword {
+    const jtext *name;
+    jvalue value;
+} jkeyword;
 typedef struct jargs {
     const jvalue *p; /* by position */
     size_t n;
@@ -153,28 +211,80 @@ rp_status rp__jinja_apply(jrun *r, const char *what, const jrow *row, jvalue sel
 
 typedef enum jkind {
     /* expressions */
-    N_LITERAL, N_NAME, N_LIST, N_TUPLE, N_DICT, N_NOT, N_NEG, N_POS, N_AND, N_OR, N_BINARY,
-    N_CONCAT, N_COMPARE, N_CHOICE, N_ATTR, N_ITEM, N_SLICE, N_CALL, N_FILTER, N_TEST,
+    N_LITERAL,
+    N_NAME,
+    N_LIST,
+    N_TUPLE,
+    N_DICT,
+    N_NOT,
+    N_NEG,
+    N_POS,
+    N_AND,
+    N_OR,
+    N_BINARY,
+    N_CONCAT,
+    N_COMPARE,
+    N_CHOICE,
+    N_ATTR,
+    N_ITEM,
+    N_SLICE,
+    N_CALL,
+    N_FILTER,
+    N_TEST,
     /* statements */
-    N_DATA, N_PRINT, N_BLOCK, N_IF, N_FOR, N_SET, N_SET_BLOCK, N_MACRO, N_CALL_BLOCK,
-    N_FILTER_BLOCK, N_WITH, N_SCOPE, N_BREAK, N_CONTINUE
+    N_DATA,
+    N_PRINT,
+    N_BLOCK,
+    N_IF,
+    N_FOR,
+    N_SET,
+    N_SET_BLOCK,
+    N_MACRO,
+    N_CALL_BLOCK,
+    N_FILTER_BLOCK,
+    N_WITH,
+    N_SCOPE,
+    N_BREAK,
+    N_CONTINUE
 } jkind;
 
 typedef enum jop { /* operators: N_BINARY and N_COMPARE */
-    OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD, OP_POW, OP_EQ, OP_NE, OP_LT, OP_LE,
-    OP_GT, OP_GE, OP_IN, OP_NOT_IN
+                   OP_ADD,
+                   OP_SUB,
+                   OP_MUL,
+                   OP_DIV,
+                   OP_FLOORDIV,
+                   OP_MOD,
+                   OP_POW,
+                   OP_EQ,
+                   OP_NE,
+                   OP_LT,
+                   OP_LE,
+                   OP_GT,
+                   OP_GE,
+                   OP_IN,
+                   OP_NOT_IN
 } jop;
 
 typedef struct jnode jnode;
-typedef struct jnodes { jnode **p; size_t n, cap; } jnodes;
+typedef struct jnodes {
+    jnode **p;
+    size_t n, cap;
+} jnodes;
 typedef enum jarg_kind { ARG_PLAIN, ARG_STAR, ARG_STAR_STAR } jarg_kind;
 typedef struct jarg {
     jarg_kind kind;
     const jtext *name; /* NULL: by position */
     jnode *value;
 } jarg;
-typedef struct jarg_list { jarg *p; size_t n, cap; } jarg_list;
-typedef struct joperand { jop op; jnode *value; } joperand;
+typedef struct jarg_list {
+    jarg *p;
+    size_t n, cap;
+} jarg_list;
+typedef struct joperand {
+    jop op;
+    jnode *value;
+} joperand;
 
 /* Ids of the names that have a meaning; the other names follow. */
 enum { NAME_LOOP, NAME_CALLER, NAME_VARARGS, NAME_KWARGS, N_SPECIAL_NAMES };
@@ -199,24 +309,62 @@ struct jnode {
         uint32_t name;
         /* N_LIST, N_TUPLE, N_DICT (key, value, key, ...), N_CONCAT, N_BLOCK, N_SCOPE */
         jnodes list;
-        jnode *operand;   /* N_NOT, N_NEG, N_POS, N_PRINT */
-        struct { jop op; jnode *left, *right; } binary; /* also N_AND, N_OR */
-        struct { jnode *first; joperand *p; size_t n, cap; } compare;
+        jnode *operand; /* N_NOT, N_NEG, N_POS, N_PRINT */
+        struct {
+            jop op;
+            jnode *left, *right;
+        } binary; /* also N_AND, N_OR */
+        struct {
+            jnode *first;
+            joperand *p;
+            size_t n, cap;
+        } compare;
         /* also N_IF: `no` is the else branch or the next elif; may be NULL */
-        struct { jnode *test, *yes, *no; } choice;
-        struct { jnode *object; const jtext *name; } attr;
-        struct { jnode *object, *index; } item;
-        struct { jnode *object, *from, *to, *step; } slice;
-        struct { jnode *callee; jarg_list args; } call;
+        struct {
+            jnode *test, *yes, *no;
+        } choice;
+        struct {
+            jnode *object;
+            const jtext *name;
+        } attr;
+        struct {
+            jnode *object, *index;
+        } item;
+        struct {
+            jnode *object, *from, *to, *step;
+        } slice;
+        struct {
+            jnode *callee;
+            jarg_list args;
+        } call;
         /* N_FILTER, N_TEST; input NULL: the block's text */
-        struct { jnode *input; const jrow *row; jarg_list args; } apply;
-        struct { jnode *target, *iter, *test, *body, *other; } loop;
+        struct {
+            jnode *input;
+            const jrow *row;
+            jarg_list args;
+        } apply;
+        struct {
+            jnode *target, *iter, *test, *body, *other;
+        } loop;
         /* N_SET: value; N_SET_BLOCK: body, value is a filter or NULL */
-        struct { jnode *target, *value, *body; } set;
-        struct { uint32_t name; jmacro_def *def; } macro;
-        struct { jnode *call; jmacro_def *def; } call_block;
-        struct { jnode *filter, *body; } filter_block;
-        struct { jnodes targets, values; jnode *body; } with;
+        struct {
+            jnode *target, *value, *body;
+        } set;
+        struct {
+            uint32_t name;
+            jmacro_def *def;
+        } macro;
+        struct {
+            jnode *call;
+            jmacro_def *def;
+        } call_block;
+        struct {
+            jnode *filter, *body;
+        } filter_block;
+        struct {
+            jnodes targets, values;
+            jnode *body;
+        } with;
     };
 };
 
@@ -231,8 +379,17 @@ struct rp__template {
 /* ---- parsing ---- */
 
 typedef enum jtoken_type {
-    T_END, T_DATA, T_BLOCK_BEGIN, T_BLOCK_END, T_PRINT_BEGIN, T_PRINT_END, T_NAME, T_STRING,
-    T_INT, T_FLOAT, T_OP
+    T_END,
+    T_DATA,
+    T_BLOCK_BEGIN,
+    T_BLOCK_END,
+    T_PRINT_BEGIN,
+    T_PRINT_END,
+    T_NAME,
+    T_STRING,
+    T_INT,
+    T_FLOAT,
+    T_OP
 } jtoken_type;
 
 /* Operators of one character are that character. */
@@ -256,7 +413,7 @@ typedef struct jparser {
     rp__map names; /* name -> id */
     uint32_t cap_names;
     int nesting, n_loops; /* n_loops: loops around, inside the macro */
-    bool is_soft; /* inside an `if`: what is unknown to Python too fails when it is reached */
+    bool is_soft;      /* inside an `if`: what is unknown to Python too fails when it is reached */
     jmacro_def *macro; /* the innermost one around */
 } jparser;
 
@@ -277,7 +434,9 @@ static inline const jtoken *jpeek(const jparser *p, size_t ahead) {
     size_t i = p->at + ahead;
     return &p->tokens[i < p->n_tokens ? i : p->n_tokens - 1];
 }
-static inline bool jsees(const jparser *p, jtoken_type type) { return jpeek(p, 0)->type == type; }
+static inline bool jsees(const jparser *p, jtoken_type type) {
+    return jpeek(p, 0)->type == type;
+}
 static inline bool jsees_op(const jparser *p, int op) {
     return jsees(p, T_OP) && jpeek(p, 0)->op == op;
 }
@@ -297,7 +456,9 @@ jnode *rp__jinja_parse_primary(jparser *p);
 /* `begun`: the first "|" is not written */
 jnode *rp__jinja_parse_filters(jparser *p, jnode *input, bool begun);
 bool rp__jinja_enter(jparser *p); /* counts the nesting; false: too deep */
-static inline void jleave(jparser *p) { p->nesting--; }
+static inline void jleave(jparser *p) {
+    p->nesting--;
+}
 
 /* ---- rendering ---- */
 
@@ -309,14 +470,20 @@ typedef struct jbuilder {
     size_t n_marks, cap_marks;
 } jbuilder;
 
-typedef struct jbinding { uint32_t name; jvalue value; } jbinding;
+typedef struct jbinding {
+    uint32_t name;
+    jvalue value;
+} jbinding;
 typedef struct jscope {
     struct jscope *parent;
     jbinding *p;
     uint32_t n, cap;
 } jscope;
 
-typedef struct jmacro { const jmacro_def *def; jscope *scope; } jmacro;
+typedef struct jmacro {
+    const jmacro_def *def;
+    jscope *scope;
+} jmacro;
 
 typedef enum jflow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE } jflow;
 
@@ -333,7 +500,7 @@ struct jrun {
     jbuilder *out;
     /* by name id: the context's value, converted when first read, or a built-in function */
     jvalue *globals;
-    bool *is_read;   /* by name id */
+    bool *is_read; /* by name id */
     jscope *scope;
     jflow flow;
     uint64_t n_closures; /* macros made so far: a scope that one captured is not used again */
@@ -343,7 +510,9 @@ rp_status rp__jinja_fail(jrun *r, rp_status code, const char *fmt, ...) RP_PRINT
 void *rp__jinja_alloc(jrun *r, size_t n, size_t bytes); /* n * bytes; NULL: r->status says why */
 rp_status rp__jinja_charge(jrun *r, size_t bytes);      /* the work of handling so many bytes */
 rp_status rp__jinja_descend(jrun *r);                   /* one level deeper; pairs with jascend */
-static inline void jascend(jrun *r) { r->depth--; }
+static inline void jascend(jrun *r) {
+    r->depth--;
+}
 
 /* jinja_text.c: builder */
 rp_status rp__jinja_put(jrun *r, jbuilder *b, const char *p, size_t n);
@@ -383,12 +552,25 @@ bool rp__jinja_is_space(uint32_t cp);
 bool rp__jinja_is_word(uint32_t cp);      /* isalnum() or "_" */
 bool rp__jinja_is_printable(uint32_t cp); /* as repr() decides */
 typedef enum jcase {
-    CASE_UPPER, CASE_LOWER, CASE_CAPITALIZE, CASE_TITLE, CASE_SWAP, CASE_TITLE_WORDS
+    CASE_UPPER,
+    CASE_LOWER,
+    CASE_CAPITALIZE,
+    CASE_TITLE,
+    CASE_SWAP,
+    CASE_TITLE_WORDS
 } jcase;
 rp_status rp__jinja_recase(jrun *r, const jtext *t, jcase how, jvalue *out);
 typedef enum jclass {
-    CLASS_ALNUM, CLASS_ALPHA, CLASS_ASCII, CLASS_DECIMAL, CLASS_DIGIT, CLASS_NUMERIC, CLASS_SPACE,
-    CLASS_LOWER, CLASS_UPPER, CLASS_TITLE
+    CLASS_ALNUM,
+    CLASS_ALPHA,
+    CLASS_ASCII,
+    CLASS_DECIMAL,
+    CLASS_DIGIT,
+    CLASS_NUMERIC,
+    CLASS_SPACE,
+    CLASS_LOWER,
+    CLASS_UPPER,
+    CLASS_TITLE
 } jclass;
 bool rp__jinja_all_are(const jtext *t, jclass c); /* isalnum(), ... */
 
@@ -400,7 +582,7 @@ bool rp__jinja_truth(jvalue v);
 rp_status rp__jinja_equal(jrun *r, jvalue a, jvalue b, bool *out);
 /* -1, 0, 1; 2: not comparable (nan) */
 rp_status rp__jinja_order(jrun *r, jvalue a, jvalue b, int *out);
-bool rp__jinja_same(jvalue a, jvalue b);                           /* Python's `is` */
+bool rp__jinja_same(jvalue a, jvalue b); /* Python's `is` */
 rp_status rp__jinja_contains(jrun *r, jvalue container, jvalue v, bool *out);
 rp_status rp__jinja_length(jrun *r, jvalue v, int64_t *out);
 bool rp__jinja_is_iterable(jvalue v);
@@ -408,7 +590,7 @@ bool rp__jinja_is_iterable(jvalue v);
 rp_status rp__jinja_items(jrun *r, jvalue v, jvalue **items, size_t *n);
 /* J_LIST or J_TUPLE of n unset values */
 rp_status rp__jinja_list(jrun *r, jtype type, size_t n, jvalue *out);
-rp_status rp__jinja_iter(jrun *r, jvalue *items, size_t n, jvalue *out);  /* keeps `items` */
+rp_status rp__jinja_iter(jrun *r, jvalue *items, size_t n, jvalue *out); /* keeps `items` */
 rp_status rp__jinja_dict(jrun *r, size_t cap, jtype type, jvalue *out);
 rp_status rp__jinja_dict_put(jrun *r, jdict *d, jvalue key, jvalue value);
 /* J_MISSING when absent */
@@ -425,8 +607,8 @@ rp_status rp__jinja_slice(jrun *r, jvalue object, jvalue from, jvalue to, jvalue
 rp_status rp__jinja_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue *out);
 
 /* jinja_print.c */
-rp_status rp__jinja_write(jrun *r, jbuilder *b, jvalue v);      /* str(v) */
-rp_status rp__jinja_write_repr(jrun *r, jbuilder *b, jvalue v); /* repr(v) */
+rp_status rp__jinja_write(jrun *r, jbuilder *b, jvalue v);         /* str(v) */
+rp_status rp__jinja_write_repr(jrun *r, jbuilder *b, jvalue v);    /* repr(v) */
 rp_status rp__jinja_to_text(jrun *r, jvalue v, const jtext **out); /* str(v) */
 void rp__jinja_float_repr(double f, char out[40]);
 
@@ -436,7 +618,7 @@ rp_status rp__jinja_negate(jrun *r, jvalue a, bool negative, jvalue *out);
 /* The text of a number as Python's int() and float() read it; *ok says whether it is one. */
 rp_status rp__jinja_parse_int(jrun *r, rp__str s, int base, bool *ok, int64_t *out);
 bool rp__jinja_parse_float(rp__str s, double *out);
-bool rp__jinja_double_to_int(double f, int64_t *out); /* truncates; false: not in range */
+bool rp__jinja_double_to_int(double f, int64_t *out);  /* truncates; false: not in range */
 int rp__jinja_compare_int_double(int64_t i, double f); /* exact; 2: nan */
 
 /* jinja_format.c */

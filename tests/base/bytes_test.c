@@ -76,7 +76,11 @@ RP_TEST(base, status_table) {
 }
 
 RP_TEST(base, utf8_decode_follows_table_3_7) {
-    static const struct { const char *s; size_t n, took; uint32_t cp; } rows[] = {
+    static const struct {
+        const char *s;
+        size_t n, took;
+        uint32_t cp;
+    } rows[] = {
         {"A", 1, 1, 'A'},
         {"\xC3\xA9", 2, 2, 0xE9},
         {"\xE2\x82\xAC", 3, 3, 0x20AC},

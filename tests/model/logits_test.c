@@ -145,9 +145,11 @@ static void check_bits(const char *device, const char *model, const char *golden
 enum { STRIDE = RP_TEST_IS_INSTRUMENTED ? 5 : 1 };
 
 RP_TEST(model, bits_equal_every_way_on_cpu) {
-    for (int i = 0; i < N_MEMBERS; i += STRIDE) check_bits("cpu", members[i].model, members[i].golden);
+    for (int i = 0; i < N_MEMBERS; i += STRIDE)
+        check_bits("cpu", members[i].model, members[i].golden);
 }
 
 RP_TEST(model, bits_equal_every_way_on_emu) {
-    for (int i = 0; i < N_MEMBERS; i += STRIDE) check_bits("emu", members[i].model, members[i].golden);
+    for (int i = 0; i < N_MEMBERS; i += STRIDE)
+        check_bits("emu", members[i].model, members[i].golden);
 }

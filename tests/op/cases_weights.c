@@ -88,7 +88,8 @@ static void want_matmul(corpus_case *c) {
 static void make_matmul(size_t i, corpus_case *c) {
     bool is_per_dtype = i < N_PER_DTYPE * N_WEIGHT_DTYPES;
     size_t j = is_per_dtype ? i : i - N_PER_DTYPE * N_WEIGHT_DTYPES;
-    rp_dtype dtype = is_per_dtype ? rp_case_weight_dtype(j / N_PER_DTYPE) : some_dtypes[j / N_FOR_SOME];
+    rp_dtype dtype =
+        is_per_dtype ? rp_case_weight_dtype(j / N_PER_DTYPE) : some_dtypes[j / N_FOR_SOME];
     const matmul_spec *p = is_per_dtype ? &per_dtype[j % N_PER_DTYPE] : &for_some[j % N_FOR_SOME];
     int64_t k = whole_blocks(dtype, p->k);
     rp_case_begin(c, RP_OP_MATMUL, i, "%s T=%lld K=%lld N=%lld%s%s%s%s live=%d",

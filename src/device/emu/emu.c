@@ -242,8 +242,10 @@ static rp_status emu_weight_write(void *self, const rp_tensor *w, int64_t row, i
     clock_transfer(emu, RP_EMU_write_us, RP_EMU_write_gbps, n);
     rp__emu_stream_drain(&emu->streams[0]);
     char *dst = kernel_at(emu, handle, w->offset);
-    if (uses_panels(emu, w)) rp__panel_write(w, dst, row, n_rows, src);
-    else memcpy(dst + (size_t)row * (n / (size_t)n_rows), src, n);
+    if (uses_panels(emu, w))
+        rp__panel_write(w, dst, row, n_rows, src);
+    else
+        memcpy(dst + (size_t)row * (n / (size_t)n_rows), src, n);
     return check_lost(emu, err);
 }
 

@@ -37,6 +37,7 @@ V16_INLINE void q8_gemv_n(rp__panel_format format, int n, const uint8_t *w, size
                           const x_layout *l, const uint8_t *x, const x_factors *f, int64_t k,
                           float *out) {
     const rp__panel_traits t = rp__panel_traits_of(format);
+    const int n_groups = RP__PANEL_CHUNK / t.group;
     const size_t group_bytes = (size_t)(RP__PANEL_ROWS * t.group * t.bits / 8);
     v16 acc[GEMV_PANELS];
     cursor at[GEMV_PANELS];
@@ -50,7 +51,7 @@ V16_INLINE void q8_gemv_n(rp__panel_format format, int n, const uint8_t *w, size
         }
         const int8_t *q = q_at(l, x, c);
         v16 d = v16_set1(f->d[c]);
-        UNROLL for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++) {
+        UNROLL for (int g = 0; g < n_groups; g++) {
             UNROLL for (int p = 0; p < n; p++) {
                 const uint8_t *cells = at[p].p + rp__panel_scale_bytes(t) * (1u + t.has_min);
                 d16 part = dot_group(t, cells + (size_t)g * group_bytes, q + g * t.group,

@@ -41,12 +41,13 @@ V16_INLINE void q8_unpack_chunk(rp__panel_traits t, const uint8_t *q, uint8_t *c
  * group. */
 V16_INLINE void q8_unpack_as(rp__panel_traits t, const uint8_t *panel, int64_t k0, int64_t n,
                              uint8_t *cells, float *scale, float *min) {
+    const int n_groups = RP__PANEL_CHUNK / t.group;
     cursor at = {panel, v16_zero(), v16_zero()};
     at.p += (size_t)(k0 / RP__PANEL_CHUNK) * rp__panel_chunk_bytes(t);
     at.p += (size_t)(k0 / RP__PANEL_SUPER) * rp__panel_head_bytes(t);
     if (t.is_k) take_head(t, &at);
     for (int64_t c = 0; c < n / RP__PANEL_CHUNK; c++) {
-        UNROLL for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++) {
+        UNROLL for (int g = 0; g < n_groups; g++) {
             v16 by = group_scale(t, &at, g);
             v16_store(scale, by), scale += RP__PANEL_ROWS;
             if (t.has_min) v16_store(min, group_min(t, &at, g, by)), min += RP__PANEL_ROWS;

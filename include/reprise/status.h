@@ -38,6 +38,9 @@ extern "C" {
     X(RP_ESTATE, -9, 409, "not allowed in this state")                                             \
     X(RP_EBUSY, -10, 409, "in use")                                                                \
     X(RP_ECANCELLED, -11, 499, "cancelled")                                                        \
+    X(RP_EQUEUE, -12, 429, "too many requests are waiting")                                        \
+    X(RP_ETIMEOUT, -13, 504, "not done in the time given")                                         \
+    X(RP_ESHUTDOWN, -14, 503, "shutting down")                                                     \
     X(RP_ENOMEM, -20, 503, "out of memory")                                                        \
     X(RP_EIO, -21, 500, "input/output error")                                                      \
     X(RP_EDEVICE, -22, 500, "device error")                                                        \

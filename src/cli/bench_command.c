@@ -86,6 +86,7 @@ static rp_status measure(bench *b, const rp__bench_row *row, double *speed, rp_e
     q.n_prompt_ids = (size_t)n_prompt;
     q.max_tokens = n_more + 1;
     q.ignore_eos = true;
+    q.use_prefix_cache = false; /* every prompt is computed */
     q.sampling.temperature = 0;
     rp_status s = rp__cli_answer_take(b->engine, &q, false, NULL, NULL, &a, err);
     rp__free(ids);

@@ -102,44 +102,86 @@ static void set_token(json_t *context, const char *name, const rp__tokenizer *t,
     json_object_set_new(context, name, json_stringn(text.p ? text.p : "", text.n));
 }
 
-static rp_status fill_context(const rp_engine *e, json_t *context, const char *messages,
-                              const char *kwargs, rp_error *err) {
+/* ---- an answer begun by the caller ---- */
+
+/* Follows the final message's text into the template, to find where that text ends in the prompt.
+ */
+#define END_MARK "\x1e<continue here>\x1e"
+
+static rp_status mark_end(json_t *messages, rp_error *err) {
+    size_t last = json_array_size(messages) - 1;
+    json_t *m = json_array_get(messages, last), *content = json_object_get(m, "content");
+    if (!json_is_string(content))
+        return rp__fail(err, RP_EINVAL,
+                        "continue_final_message: messages[%zu].content is not a text", last);
+    rp__bytes marked = {0};
+    rp__bytes_add(&marked, json_string_value(content), json_string_length(content));
+    rp__bytes_add_str(&marked, END_MARK);
+    bool ok = !marked.failed &&
+              !json_object_set_new(m, "content", json_stringn_nocheck(marked.p, marked.n));
+    rp__bytes_clear(&marked);
+    return ok ? RP_OK : rp__fail(err, RP_ENOMEM, "out of memory for messages[%zu]", last);
+}
+
+static rp_status cut_at_mark(rp__rendered *r, rp_error *err) {
+    size_t n = sizeof END_MARK - 1, at = r->text.n;
+    while (at > 0 && (at + n > r->text.n || memcmp(r->text.p + at, END_MARK, n))) at--;
+    if (at + n > r->text.n || memcmp(r->text.p + at, END_MARK, n))
+        return rp__fail(err, RP_ETEMPLATE,
+                        "continue_final_message: the chat template leaves out the final message");
+    r->text.n = at;
+    r->text.p[at] = 0;
+    while (r->n_literal && r->literal[r->n_literal - 1].begin >= at) r->n_literal--;
+    if (r->n_literal && r->literal[r->n_literal - 1].end > at) r->literal[r->n_literal - 1].end = at;
+    return RP_OK;
+}
+
+/* ---- rendering ---- */
+
+static rp_status fill_context(const rp_engine *e, json_t *context, const rp_request_options *o,
+                              rp_error *err) {
     json_t *list, *more;
-    RP_TRY(parse("messages", messages, &list, err));
+    RP_TRY(parse("messages", o->messages, &list, err));
     json_object_set_new(context, "messages", list);
     RP_TRY(check_messages(list, err));
+    if (o->continue_final_message) RP_TRY(mark_end(list, err));
     json_object_set_new(context, "tools", json_null());
     json_object_set_new(context, "documents", json_null());
-    json_object_set_new(context, "add_generation_prompt", json_true());
+    json_object_set_new(context, "add_generation_prompt", json_boolean(o->add_generation_prompt));
     set_token(context, "bos_token", e->tokenizer, rp__tokenizer_bos(e->tokenizer));
     set_token(context, "eos_token", e->tokenizer, rp__tokenizer_eos(e->tokenizer));
-    if (!kwargs) return RP_OK;
-    RP_TRY(parse("template_kwargs", kwargs, &more, err));
+    if (!o->template_kwargs) return RP_OK;
+    RP_TRY(parse("template_kwargs", o->template_kwargs, &more, err));
     bool is_object = json_is_object(more);
     if (is_object) json_object_update(context, more);
     json_decref(more);
     return is_object ? RP_OK : rp__fail(err, RP_EINVAL, "template_kwargs is not a JSON object");
 }
 
-rp_status rp__chat_render(const rp_engine *e, const char *messages, const char *kwargs,
-                          rp__rendered *out, rp_error *err) {
+rp_status rp__chat_render(const rp_engine *e, const rp_request_options *o, rp__rendered *out,
+                          rp_error *err) {
+    if (o->continue_final_message && o->add_generation_prompt)
+        return rp__fail(err, RP_EINVAL,
+                        "continue_final_message and add_generation_prompt exclude each other");
     if (!e->chat_template)
         return rp__fail(err, RP_EUNSUPPORTED,
                         "%s has no chat template: give a plain prompt, or a template",
                         e->checkpoint->path);
     json_t *context = json_object();
     if (!context) return rp__fail(err, RP_ENOMEM, "out of memory for the messages");
-    rp_status st = fill_context(e, context, messages, kwargs, err);
+    rp_status st = fill_context(e, context, o, err);
     if (st >= 0) st = rp__template_render(e->chat_template, context, (int64_t)time(NULL), out, err);
+    if (st >= 0 && o->continue_final_message) st = cut_at_mark(out, err);
     json_decref(context);
     return st;
 }
 
-rp_status rp_engine_apply_template(rp_engine *e, const char *messages, const char *kwargs,
-                                   char **text, rp_error *err) {
+rp_status rp_engine_apply_template(rp_engine *e, const rp_request_options *o, char **text,
+                                   rp_error *err) {
     rp__rendered r = {0};
     *text = NULL;
-    rp_status st = rp__chat_render(e, messages, kwargs, &r, err);
+    if (!o->messages) return rp__fail(err, RP_EINVAL, "no messages were given");
+    rp_status st = rp__chat_render(e, o, &r, err);
     if (st >= 0 && !(*text = rp__bytes_take(&r.text)))
         st = rp__fail(err, RP_ENOMEM, "out of memory for the prompt");
     rp__rendered_clear(&r);

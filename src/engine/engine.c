@@ -23,6 +23,9 @@ rp_engine_options rp_engine_options_default(void) {
     return (rp_engine_options){.bytes = sizeof(rp_engine_options),
                                .max_seqs = 8,
                                .max_batch_tokens = 512,
+                               .prefill_chunk = 256,
+                               .max_queue = 1024,
+                               .prefix_cache = true,
                                .block_size = 32,
                                .max_graphs = 32};
 }
@@ -223,6 +226,26 @@ void rp_engine_destroy(rp_engine *e) {
     pthread_cond_destroy(&e->job_done);
     pthread_mutex_destroy(&e->lock);
     rp__free(e);
+}
+
+rp_status rp_engine_drain(rp_engine *e, int timeout_ms) {
+    (void)timeout_ms;
+    pthread_mutex_lock(&e->lock);
+    e->is_draining = true;
+    pthread_mutex_unlock(&e->lock);
+    return RP_OK;
+}
+
+rp_status rp_engine_health(rp_engine *e, double *step_seconds, rp_error *err) {
+    pthread_mutex_lock(&e->lock);
+    rp_status st = e->failure.code;
+    if (st < 0 && err) *err = e->failure;
+    if (!st && e->is_draining) st = rp__fail(err, RP_ESHUTDOWN, "the engine is shutting down");
+    if (step_seconds)
+        *step_seconds =
+            e->step_start_ns ? (double)(rp__clock_ns() - e->step_start_ns) * 1e-9 : 0.0;
+    pthread_mutex_unlock(&e->lock);
+    return st;
 }
 
 /* ---- asking ---- */

@@ -88,7 +88,8 @@ struct rp_engine {
     pthread_cond_t wake, job_done;
     rp__engine_job *job;
     rp_request *queue, **queue_end; /* submitted, not yet seen by the thread */
-    bool is_stopping;
+    bool is_stopping, is_draining;
+    uint64_t step_start_ns; /* 0: no step is in progress */
     rp_capture_mode mode;
     rp_engine_stats stats;
     rp_error failure; /* code != 0: the device failed; further work is refused with this */
@@ -110,8 +111,8 @@ void rp__engine_copy_stats(rp_engine *e);
 rp_status rp__engine_do(rp_engine *e, rp__engine_job_fn run, void *arg, rp_error *err);
 
 /* chat.c: the prompt text that messages become, with the spans that are not the template's own. */
-rp_status rp__chat_render(const rp_engine *e, const char *messages, const char *kwargs,
-                          rp__rendered *out, rp_error *err);
+rp_status rp__chat_render(const rp_engine *e, const rp_request_options *o, rp__rendered *out,
+                          rp_error *err);
 /* The model's own template, NULL when it has none (rp__alloc). */
 rp_status rp__chat_template_source(const rp__checkpoint *c, char **out, rp_error *err);
 

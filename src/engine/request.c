@@ -14,12 +14,17 @@ rp_request_options rp_request_options_default(void) {
                                 .parse_special = true,
                                 .max_tokens = -1,
                                 .n_logprobs = -1,
+                                .n_prompt_logprobs = -1,
+                                .add_generation_prompt = true,
+                                .skip_special_tokens = true,
+                                .use_prefix_cache = true,
                                 .sampling = rp_sampling_default()};
 }
 
 const char *rp_finish_name(rp_finish f) {
-    static const char *const names[] = {"none", "stop", "length", "cancelled", "error"};
-    return (unsigned)f < sizeof names / sizeof *names ? names[f] : "none";
+    static const char *const names[] = {"none",      "stop",  "length",
+                                        "cancelled", "error", "timeout"};
+    return (unsigned)f < RP_N_FINISHES ? names[f] : "none";
 }
 
 /* ---- the prompt ---- */
@@ -27,7 +32,7 @@ const char *rp_finish_name(rp_finish f) {
 static rp_status encode_chat(const rp_engine *e, const rp_request_options *o, rp__ids *ids,
                              rp_error *err) {
     rp__rendered text = {0};
-    rp_status st = rp__chat_render(e, o->messages, o->template_kwargs, &text, err);
+    rp_status st = rp__chat_render(e, o, &text, err);
     rp__encode_options how = {.parse_special = true,
                               .add_special = !o->skip_bos,
                               .literal = text.literal,
@@ -153,7 +158,8 @@ static rp_status reserve(rp_request *r, const rp_request_options *o, const rp__i
         !has_text)
         return no_memory(err);
     memcpy(r->history, ids->p, ids->n * sizeof *ids->p);
-    r->detokenizer = (rp__detokenizer){.tokenizer = e->tokenizer};
+    r->detokenizer =
+        (rp__detokenizer){.tokenizer = e->tokenizer, .show_special = !o->skip_special_tokens};
     return RP_OK;
 }
 
@@ -183,6 +189,8 @@ static rp_status enqueue(rp_engine *e, rp_request *r, rp_error *err) {
     rp_status st = e->failure.code;
     if (st < 0) {
         if (err) *err = e->failure;
+    } else if (e->is_draining) {
+        st = rp__fail(err, RP_ESHUTDOWN, "the engine finishes its requests and takes no new ones");
     } else {
         *e->queue_end = r;
         e->queue_end = &r->next;
@@ -211,6 +219,29 @@ rp_status rp_engine_submit(rp_engine *e, const rp_request_options *o, rp_request
     *out = NULL;
     free_request(r);
     return st;
+}
+
+rp_status rp_engine_submit_n(rp_engine *e, const rp_request_options *o, int n, rp_request **out,
+                             rp_error *err) {
+    rp_request_options choice = *o;
+    for (int i = 0; i < n; i++, choice.sampling.seed++) {
+        rp_status st = rp_engine_submit(e, &choice, &out[i], err);
+        if (st >= 0) continue;
+        while (i-- > 0) rp_request_release(out[i]);
+        return st;
+    }
+    return RP_OK;
+}
+
+const int32_t *rp_request_prompt_ids(const rp_request *r, size_t *n) {
+    *n = r->n_prompt;
+    return r->history;
+}
+
+bool rp_request_prompt_logprob(rp_request *r, size_t i, float *logprob, const rp_top_logprob **top,
+                               size_t *n_top) {
+    (void)r, (void)i, (void)logprob, (void)top, (void)n_top;
+    return false;
 }
 
 /* ---- reading ---- */

@@ -82,6 +82,13 @@ rp_status rp_engine_detokenize(rp_engine *e, const int32_t *ids, size_t n, bool 
     return detokenize(e->tokenizer, ids, n, show_special, text, text_bytes, err);
 }
 
+const char *rp_engine_token_bytes(rp_engine *e, int32_t id, size_t *bytes) {
+    if (id < 0 || id >= rp__tokenizer_size(e->tokenizer)) return NULL;
+    rp__str s = rp__tokenizer_bytes(e->tokenizer, id);
+    *bytes = s.n;
+    return s.p ? s.p : "";
+}
+
 /* ---- a vocabulary alone ---- */
 
 struct rp_vocab {

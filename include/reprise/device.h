@@ -193,14 +193,18 @@ typedef struct rp_device_properties {
                                 of memory_bytes, */
     size_t graph_op_bytes;   /* so that memory can be planned before anything is captured; both 0:
                                 none, or unknown */
+    size_t graph_region_bytes; /* graphs live in a region of their own of this size; 0: they take
+                                  memory_bytes */
+    double watchdog_us; /* one submit (an op that runs eagerly, a replay) that takes longer loses
+                           the device; 0: none. With estimate_us, submits are kept shorter */
 } rp_device_properties;
 
 /* ---- the table ---- */
 
 typedef struct rp_device_api {
-    uint32_t abi; /* RP_DEVICE_ABI */
-    uint32_t
-        bytes; /* sizeof(rp_device_api) of the build, or up to clock_us: then there is no clock */
+    uint32_t abi;     /* RP_DEVICE_ABI */
+    uint32_t bytes;   /* sizeof(rp_device_api) of the build; a table may end at clock_us or later:
+                         what it leaves out is not there */
     const char *name; /* "cpu" */
 
     /* required */
@@ -253,6 +257,10 @@ typedef struct rp_device_api {
      */
     double (*clock_us)(void *self); /* of the host thread that drives the device */
     void (*clock_host_op)(void *self, const rp_op *op); /* this op ran on the host: charge it */
+
+    /* optional: about how long the op takes on the device, at most: what depends on run-time values
+     * counts at its largest. Buffers may be NULL. 0: unknown */
+    double (*estimate_us)(void *self, const rp_op *op);
 } rp_device_api;
 
 #ifdef __cplusplus

@@ -18,7 +18,8 @@
 
 enum {
     OP_TEXT = 320,
-    BYTES_WITHOUT_CLOCK = offsetof(rp_device_api, clock_us) /* tables from before there was one */
+    LEAST_BYTES = offsetof(rp_device_api, clock_us), /* of a table: all that follows is optional */
+    WATCHDOG_SHARE = 2 /* submits are cut at this part of the watchdog: estimates are estimates */
 };
 
 static rp__buffer_box *box_of(rp_buffer *buf) {
@@ -41,9 +42,13 @@ static size_t n_capture(const rp_device_api *a) {
            !!a->graph_destroy + !!a->graph_bytes;
 }
 
-/* A shorter table ends before its clock. */
+/* Tables may be shorter than this build's. */
 static bool has_clock(const rp_device_api *api) {
-    return api->bytes == sizeof *api && api->clock_us;
+    return api->bytes >= offsetof(rp_device_api, estimate_us) && api->clock_us;
+}
+
+static bool has_estimate(const rp_device_api *api) {
+    return api->bytes == sizeof *api && api->estimate_us;
 }
 
 static rp_status check_api(const rp_device_api *api, rp_error *err) {
@@ -51,7 +56,7 @@ static rp_status check_api(const rp_device_api *api, rp_error *err) {
         return rp__fail(err, RP_EVERSION,
                         "the device speaks interface version %u, this build speaks %u", api->abi,
                         RP_DEVICE_ABI);
-    if (api->bytes != sizeof *api && api->bytes != BYTES_WITHOUT_CLOCK)
+    if (api->bytes < LEAST_BYTES || api->bytes > sizeof *api)
         return rp__fail(err, RP_EVERSION,
                         "the device table \"%s\" has %u bytes, this build's has %zu",
                         api->name ? api->name : "?", api->bytes, sizeof *api);
@@ -212,6 +217,16 @@ double rp__device_clock_us(rp_device *dev) {
 void rp__device_clock_host_op(rp_device *dev, const rp_op *op) {
     if (has_clock(dev->api) && dev->props.is_simulated && dev->self)
         dev->api->clock_host_op(dev->self, op);
+}
+
+/* ---- estimates ---- */
+
+double rp__device_estimate_us(rp_device *dev, const rp_op *op) {
+    return has_estimate(dev->api) && dev->self ? dev->api->estimate_us(dev->self, op) : 0;
+}
+
+double rp__device_submit_limit_us(const rp_device *dev) {
+    return has_estimate(dev->api) ? dev->props.watchdog_us / WATCHDOG_SHARE : 0;
 }
 
 /* ---- buffers ---- */

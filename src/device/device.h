@@ -49,6 +49,11 @@ const rp_device_properties *rp__device_props(const rp_device *dev);
 double rp__device_clock_us(rp_device *dev);
 void rp__device_clock_host_op(rp_device *dev, const rp_op *op);
 
+/* What the device says of an op's time before it runs, in microseconds (0: unknown), and how long
+ * the ops of one submit should take together, so that no watchdog ends it (0: any time). */
+double rp__device_estimate_us(rp_device *dev, const rp_op *op);
+double rp__device_submit_limit_us(const rp_device *dev);
+
 /* ---- memory ---- */
 
 /* `name` is copied. Pinned buffers may be used by captured ops. Refused while capturing:

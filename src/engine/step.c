@@ -25,10 +25,34 @@ static rp_status plan_bucket(rp__stepper *s, int i, rp_error *err) {
     return RP_OK;
 }
 
+static rp_status longest_op_us(const rp__stepper *s, int32_t n_tokens, double *us, rp_error *err) {
+    rp__bucket bucket = {RP_BUCKET_PREFILL, n_tokens, s->config.max_seqs, s->config.max_seqs};
+    rp__program p;
+    rp__program_init(&p, s->device, &bucket);
+    rp__model_build(s->model, &p);
+    rp_status st = rp__program_finish(&p, err);
+    *us = p.longest_op_us;
+    rp__program_clear(&p);
+    return st;
+}
+
+/* Segments are cut between ops; what makes a single op shorter is fewer tokens at once. */
+static rp_status shorten_ops(rp__stepper *s, rp_error *err) {
+    double limit = rp__device_submit_limit_us(s->device), us;
+    int32_t *n = &s->config.max_tokens, least = s->config.max_seqs;
+    while (limit > 0 && *n > least) {
+        RP_TRY(longest_op_us(s, *n, &us, err));
+        if (us <= limit) break;
+        *n = *n / 2 > least ? *n / 2 : least;
+    }
+    return RP_OK;
+}
+
 static rp_status plan(rp__stepper *s, rp_error *err) {
     rp__model_declare_cache(s->model, s->config.k_type, s->config.v_type, s->config.n_blocks,
                             s->config.block_size);
     s->cache_bytes = rp__model_cache_bytes(s->model);
+    RP_TRY(shorten_ops(s, err));
     s->n_buckets = rp__bucket_list(s->config.max_seqs, s->config.max_tokens, s->buckets);
     s->programs = rp__calloc((size_t)s->n_buckets, sizeof *s->programs);
     if (!s->programs)
@@ -99,7 +123,19 @@ static rp_status clear_sink(rp__stepper *s, rp_error *err) {
     return RP_OK;
 }
 
+static void warn_of_long_ops(const rp__stepper *s) {
+    double limit = rp__device_submit_limit_us(s->device), us = 0;
+    for (int i = 0; i < s->n_buckets; i++)
+        if (s->programs[i].longest_op_us > us) us = s->programs[i].longest_op_us;
+    if (limit > 0 && us > limit)
+        rp__log(RP_LOG_WARN,
+                "an op of the largest step may take %.0f us on %s, whose watchdog ends a submit "
+                "after %.0f: a shorter context or fewer sequences make it shorter",
+                us, rp__device_name(s->device), rp__device_props(s->device)->watchdog_us);
+}
+
 rp_status rp__stepper_load(rp__stepper *s, rp_error *err) {
+    warn_of_long_ops(s);
     RP_TRY(rp__buffer_create(s->device, "KV cache", s->cache_bytes, true, &s->cache, err));
     RP_TRY(rp__buffer_create(s->device, "arena", s->arena_bytes, true, &s->arena, err));
     RP_TRY(rp__buffer_create(s->device, "step inputs", s->input_bytes, true, &s->inputs, err));

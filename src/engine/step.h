@@ -11,7 +11,8 @@
 #include "plan/replay.h"
 
 typedef struct rp__stepper_config {
-    int32_t max_seqs, max_tokens; /* largest batch */
+    int32_t max_seqs, max_tokens; /* largest batch; planning lowers max_tokens, to max_seqs at the
+                                     least, where a device's watchdog asks for shorter ops */
     int32_t n_blocks, block_size; /* KV cache, with the sink block */
     rp_dtype k_type, v_type;
     rp__replay_config replay;

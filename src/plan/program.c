@@ -205,6 +205,32 @@ static rp_status check_ops(const rp__program *p, rp_error *err) {
     return RP_OK;
 }
 
+static bool begin_segment(rp__program *p, int32_t first) {
+    size_t n = (size_t)p->n_segments;
+    rp__segment *segments = rp__realloc_array(p->segments, n + 1, sizeof *segments);
+    if (!segments) return false;
+    p->segments = segments;
+    segments[n] = (rp__segment){.first_op = first};
+    p->n_segments++;
+    return true;
+}
+
+/* Every op is on the one device, so only the watchdog cuts: no segment is estimated to take longer
+ * than one submit may, unless it is a single op. */
+static rp_status cut_segments(rp__program *p, rp_error *err) {
+    double limit = rp__device_submit_limit_us(p->device), sum = 0;
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        double us = rp__device_estimate_us(p->device, &p->ops[i]);
+        if (us > p->longest_op_us) p->longest_op_us = us;
+        bool is_first = i == 0 || (limit > 0 && sum + us > limit);
+        if (is_first && !begin_segment(p, i))
+            return rp__fail(err, RP_ENOMEM, "out of memory while cutting segments");
+        sum = is_first ? us : sum + us;
+        p->segments[p->n_segments - 1].n_ops++;
+    }
+    return RP_OK;
+}
+
 rp_status rp__program_finish(rp__program *p, rp_error *err) {
     if (p->error.code) {
         if (err) *err = p->error;
@@ -215,12 +241,7 @@ rp_status rp__program_finish(rp__program *p, rp_error *err) {
     p->input_bytes = place_in_order(p, RP_SLOT_INPUT, align);
     p->output_bytes = place_in_order(p, RP_SLOT_OUTPUT, align);
     RP_TRY(place_temps(p, align, err));
-    p->segments = rp__calloc(1, sizeof *p->segments);
-    if (!p->segments) return rp__fail(err, RP_ENOMEM, "out of memory while cutting segments");
-    p->segments[0] =
-        (rp__segment){.n_ops = p->n_ops}; /* every op is on the one device: nothing cuts */
-    p->n_segments = 1;
-    return RP_OK;
+    return cut_segments(p, err);
 }
 
 static void bind_operand(const rp__program *p, rp__slot slot, rp_tensor *t,

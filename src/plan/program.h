@@ -81,8 +81,8 @@ typedef struct rp__replay_pair {
     double eager_us, replay_us;
 } rp__replay_pair;
 
-/* A longest run of ops with no host op between: the unit of capture. Everything after n_ops belongs
- * to replay.c. */
+/* A longest run of ops with no host op between, and short enough for the device's watchdog as one
+ * submit: the unit of capture. Everything after n_ops belongs to replay.c. */
 typedef struct rp__segment {
     int32_t first_op, n_ops;
     rp__run_why why;   /* of its last run */
@@ -123,6 +123,7 @@ typedef struct rp__program {
     int32_t n_segments;
     size_t arena_bytes, input_bytes, output_bytes; /* what bind needs at least */
     size_t temp_bytes;                             /* sum of all temporaries, were nothing shared */
+    double longest_op_us;                          /* as the device estimates; 0: it does not say */
     rp__slot live;                                 /* attached to the ops that follow */
     rp__slot rounded,
         rounded_from; /* the last CONVERT said: matmuls that read the same slot share it */

@@ -83,14 +83,18 @@ void rp__replayer_clear(rp__replayer *r) {
     *r = (rp__replayer){0};
 }
 
+static void blame(rp__segment *s) {
+    if (++s->n_losses < MAX_LOSSES) return;
+    s->refusal = RP_EDEVICE_LOST;
+    rp__log(RP_LOG_WARN, "a step stays eager: the device was lost %u times with its replay",
+            s->n_losses);
+}
+
 void rp__replayer_reset(rp__replayer *r) {
-    rp__segment *s = r->suspect;
-    if (s && ++s->n_losses >= MAX_LOSSES) {
-        s->refusal = RP_EDEVICE_LOST;
-        rp__log(RP_LOG_WARN, "a step stays eager: its replay lost the device %u times",
-                s->n_losses);
-    }
-    r->suspect = NULL;
+    if (r->capturing) blame(r->capturing);
+    r->capturing = NULL;
+    for (int i = 0; i < r->n_held; i++)
+        if (r->held[i]->last_used > r->step_before) blame(r->held[i]);
     while (r->n_held) drop_graph(r, 0);
     r->epoch++;
 }
@@ -111,7 +115,6 @@ static rp_status issue_ops(rp__replayer *r, const rp__program *p, const rp__segm
 static rp_status run_eager(rp__replayer *r, const rp__program *p, rp__segment *s, rp__run_why why,
                            rp_error *err) {
     s->why = why;
-    r->suspect = NULL;
     RP_TRY(issue_ops(r, p, s, err));
     s->n_warm++;
     s->n_eager++;
@@ -122,9 +125,8 @@ static rp_status run_eager(rp__replayer *r, const rp__program *p, rp__segment *s
 
 static rp_status run_graph(rp__replayer *r, rp__segment *s, rp__run_why why, rp_error *err) {
     s->why = why;
-    r->suspect = s;
-    RP_TRY(rp__graph_replay(s->graph, err));
     s->last_used = ++r->tick;
+    RP_TRY(rp__graph_replay(s->graph, err));
     s->n_replays++;
     if (s->n_unearned) s->n_unearned--;
     r->stats.n_replays++;
@@ -163,12 +165,13 @@ static rp_status make_room(rp__replayer *r, rp__segment *s, const rp_error *why)
 static rp_status capture(rp__replayer *r, const rp__program *p, rp__segment *s, rp_error *err) {
     if (r->n_held == r->config.max_graphs) drop_oldest(r);
     rp_error why = {0};
-    r->suspect = s;
+    r->capturing = s;
     rp_status st = issue_captured(r, p, s, &s->graph, &why);
     if (st == RP_EDEVICE_LOST) {
         if (err) *err = why;
         return st;
     }
+    r->capturing = NULL;
     if (st == RP_ENOMEM) return make_room(r, s, &why);
     if (st < 0) return refuse(r, s, st, why.message);
     hold(r, s);
@@ -341,6 +344,8 @@ static rp_status run_segment(rp__replayer *r, const rp__program *p, rp__segment 
 
 rp_status rp__replayer_run(rp__replayer *r, rp__program *p, int32_t n_live, rp_error *err) {
     rp__assert(p->is_bound, "a program is run before it is bound");
+    r->step_before = r->step;
+    r->step = r->tick;
     for (int32_t i = 0; i < p->n_segments; i++) {
         rp_status st = run_segment(r, p, &p->segments[i], n_live, err);
         if (st != RP_OK) return st;

@@ -42,8 +42,10 @@ typedef struct rp__replayer {
     rp__segment **held; /* segments that have a graph, max_graphs of them at most */
     int n_held;
     uint64_t tick;
-    uint32_t epoch;       /* grows when kernels become cold */
-    rp__segment *suspect; /* whose graph was the last thing issued; NULL: ops were */
+    uint32_t epoch;             /* grows when kernels become cold */
+    uint64_t step, step_before; /* `tick` when this step began, and the one before: a loss may be
+                                   noticed a step late */
+    rp__segment *capturing;     /* whose capture has not ended well yet */
 } rp__replayer;
 
 rp_status rp__replayer_init(rp__replayer *r, rp_device *device, const rp__replay_config *config,
@@ -53,8 +55,9 @@ void rp__replayer_clear(
 void rp__replayer_set_mode(rp__replayer *r, rp_capture_mode mode); /* from the next step on */
 
 /* Destroys every graph and takes every kernel for cold: a lost device is about to be opened again.
- * Decisions and statistics stay. A segment whose replay lost the device twice (it may be longer
- * than a watchdog allows, where its ops one by one are not) is not captured again. */
+ * Decisions and statistics stay. A segment in whose steps the device was lost twice while it was
+ * replayed (it may be longer than a watchdog allows, where its ops one by one are not) is not
+ * captured again. */
 void rp__replayer_reset(rp__replayer *r);
 
 /* Runs the bound program once; its inputs are in place. n_live: live tokens, to compare steps of

@@ -1,7 +1,11 @@
 /* T18: the device is lost while the engine works. The requests in flight end with the device's
- * sentence, the next one is answered on the reopened device, and nothing aborts. */
+ * sentence, the next one is answered on the reopened device, and nothing aborts. And work that a
+ * watchdog would end is cut into submits that it lets pass. */
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device/device_impl.h"
 #include "engine/engine_impl.h"
@@ -73,11 +77,12 @@ static void assert_known(const answer *a, const answer *known) {
     assert_memory_equal(a->ids, known->ids, sizeof known->ids);
 }
 
-static void lose_at(uint64_t n_ops, rp_capture_mode capture, const answer *known) {
+static void lose_at(uint64_t n_ops, const char *more, rp_capture_mode capture,
+                    const answer *known) {
     rp_engine *e;
     rp_error err = {0};
-    char options[64];
-    snprintf(options, sizeof options, "lost_at=%llu", (unsigned long long)n_ops);
+    char options[128];
+    snprintf(options, sizeof options, "lost_at=%llu%s", (unsigned long long)n_ops, more);
     assert_ok(open_emu_engine(options, capture, false, &e, &err), err);
     answer a = ask(e);
     if (a.finish != RP_FINISH_ERROR) fail_msg("lost at op %d and nobody noticed", (int)n_ops);
@@ -99,10 +104,20 @@ static void lose_at(uint64_t n_ops, rp_capture_mode capture, const answer *known
 RP_TEST(loss, in_any_step_the_next_request_is_answered) {
     answer known = known_answer();
     static const uint64_t at[] = {1, 2, 26, 27, 28, 54, 55, 80, 81, 82, 83, 95, 108, 109, 130};
-    for (size_t i = 0; i < sizeof at / sizeof *at; i++) lose_at(at[i], RP_CAPTURE_ON, &known);
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) lose_at(at[i], "", RP_CAPTURE_ON, &known);
     uint64_t seed = 18;
     for (int i = 0; i < 12; i++)
-        lose_at(1 + rp_test_rand(&seed) % 600, i % 3 ? RP_CAPTURE_AUTO : RP_CAPTURE_OFF, &known);
+        lose_at(1 + rp_test_rand(&seed) % 600, "", i % 3 ? RP_CAPTURE_AUTO : RP_CAPTURE_OFF,
+                &known);
+}
+
+/* The same where a watchdog cuts each step into several submits. */
+RP_TEST(loss, in_any_submit_of_a_cut_step) {
+    answer known = known_answer();
+    uint64_t seed = 19;
+    for (int i = 0; i < 24; i++)
+        lose_at(1 + rp_test_rand(&seed) % 600, ",profile=pcie-accelerator,watchdog_us=60",
+                i % 3 ? RP_CAPTURE_ON : RP_CAPTURE_AUTO, &known);
 }
 
 RP_TEST(loss, while_loading_is_a_clean_refusal) {
@@ -117,13 +132,13 @@ RP_TEST(loss, while_loading_is_a_clean_refusal) {
     }
 }
 
-/* One op is short enough for the watchdog, a whole step as one submit is not: after losing the
- * device twice the step stays eager, and requests are answered. */
+/* One op is short enough for the watchdog, a whole step as one submit is not, and the device does
+ * not say so beforehand: after losing it twice the step stays eager, and requests are answered. */
 RP_TEST(loss, watchdog_ends_in_eager_steps) {
     answer known = known_answer(), a = {0};
     rp_engine *e;
     rp_error err = {0};
-    const char *options = "profile=pcie-accelerator,watchdog_us=60";
+    const char *options = "profile=pcie-accelerator,watchdog_us=60,estimates=0";
     assert_ok(open_emu_engine(options, RP_CAPTURE_ON, false, &e, &err), err);
     int n_failed = 0;
     for (; n_failed < 6; n_failed++) {
@@ -138,6 +153,121 @@ RP_TEST(loss, watchdog_ends_in_eager_steps) {
     rp_engine_get_stats(e, &s);
     assert_int_equal(s.n_device_losses, n_failed);
     rp_engine_destroy(e);
+}
+
+/* Where the device says what an op takes, the same steps are cut, captured and replayed. */
+RP_TEST(loss, watchdog_cuts_steps_into_submits) {
+    answer known = known_answer();
+    rp_engine *e;
+    rp_error err = {0};
+    const char *options = "profile=pcie-accelerator,watchdog_us=60";
+    assert_ok(open_emu_engine(options, RP_CAPTURE_ON, false, &e, &err), err);
+    for (int i = 0; i < 3; i++) {
+        answer a = ask(e);
+        assert_known(&a, &known);
+    }
+    rp_engine_stats s = {.bytes = sizeof s};
+    rp_engine_get_stats(e, &s);
+    assert_int_equal(s.n_device_losses, 0);
+    assert_true(s.n_graphs > 2 * 2); /* two step sizes, each in several pieces */
+    assert_true(s.n_replays > 2 * N_TOKENS * 2);
+    rp_engine_destroy(e);
+}
+
+/* ---- a prompt that takes seconds on a device that allows half a second ---- */
+
+enum { N_LONG = 4000, LONG_CTX = 4096, COMMON = 20 };
+
+/* 1 GFLOP/s: attention of 512 tokens over the whole context takes about a second. */
+static const char slow_profile[] = "launch_us 5\nop_us 2\ngraph_op_us 2\nreplay_us 10\nsync_us 5\n"
+                                   "device_gflops 1\ncapture 1\nrecords_only 1\n"
+                                   "watchdog_us 500000\n";
+
+typedef struct long_answer {
+    rp_status status;
+    rp_error error;
+    int32_t ids[2];
+    float logprobs[2];
+    uint64_t n_losses;
+} long_answer;
+
+static int32_t long_id(int i) { /* every third is the same; the others take turns */
+    return i % 3 ? 30 + i % 32 : COMMON;
+}
+
+static long_answer ask_long(const char *device_options) {
+    rp_engine_options o = rp_engine_options_default();
+    rp_request_options q = rp_request_options_default();
+    static int32_t prompt[N_LONG];
+    rp_engine *e;
+    rp_request *r;
+    rp_event ev;
+    long_answer a = {0};
+    char path[512];
+    snprintf(path, sizeof path, "%s", rp_test_path("fixtures/models/histogram64.gguf"));
+    o.model = path;
+    o.device = "emu";
+    o.device_options = device_options;
+    o.max_seqs = 2;
+    o.n_ctx = LONG_CTX;
+    o.capture = RP_CAPTURE_ON;
+    assert_ok(rp_engine_create(&o, &e, &a.error), a.error);
+    for (int i = 0; i < N_LONG; i++) prompt[i] = long_id(i);
+    q.prompt_ids = prompt;
+    q.n_prompt_ids = N_LONG;
+    q.max_tokens = 2;
+    q.ignore_eos = true;
+    q.sampling.temperature = 0;
+    q.n_logprobs = 0;
+    assert_ok(rp_engine_submit(e, &q, &r, &a.error), a.error);
+    for (size_t n = 0; rp_request_next(r, -1, &ev) == RP_OK;)
+        if (ev.kind == RP_EVENT_TOKEN) {
+            a.ids[n] = ev.id;
+            a.logprobs[n++] = ev.logprob;
+        } else {
+            a.status = ev.error.code;
+            a.error = ev.error;
+        }
+    rp_request_release(r);
+    rp_engine_stats s = {.bytes = sizeof s};
+    rp_engine_get_stats(e, &s);
+    a.n_losses = s.n_device_losses;
+    rp_engine_destroy(e);
+    return a;
+}
+
+/* ln P(COMMON) of the histogram model after these tokens: logits are c * p with p = count / n and
+ * c = sqrt(d / (1 + sum of p squared)), d = 128, over 64 tokens. */
+static double known_logprob(int n_prompt, int n_common_more) {
+    double p[64] = {0}, squares = 0, sum = 0;
+    int n = n_prompt + n_common_more;
+    for (int i = 0; i < n_prompt; i++) p[long_id(i)] += 1.0 / n;
+    p[COMMON] += (double)n_common_more / n;
+    for (int i = 0; i < 64; i++) squares += p[i] * p[i];
+    double c = sqrt(128 / (1 + squares));
+    for (int i = 0; i < 64; i++) sum += exp(c * p[i]);
+    return c * p[COMMON] - log(sum);
+}
+
+RP_TEST(loss, watchdog_lets_a_long_prompt_pass) {
+    char profile[] = "/tmp/reprise-slow.XXXXXX", options[128];
+    int fd = mkstemp(profile);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, slow_profile, sizeof slow_profile - 1), sizeof slow_profile - 1);
+    close(fd);
+    snprintf(options, sizeof options, "profile=%s", profile);
+    long_answer a = ask_long(options);
+    assert_ok(a.status, a.error);
+    assert_int_equal(a.n_losses, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(a.ids[i], COMMON);
+        assert_float_equal(a.logprobs[i], known_logprob(N_LONG, i), 1e-4);
+    }
+    snprintf(options, sizeof options, "profile=%s,estimates=0", profile); /* nothing is cut */
+    a = ask_long(options);
+    unlink(profile);
+    assert_int_equal(a.status, RP_EDEVICE_LOST);
+    assert_message(a.error, "watchdog");
 }
 
 static rp_status refuse_to_reopen(const rp_device_config *config, void **self, rp_error *err) {

@@ -106,6 +106,15 @@ static void emu_clock_host_op(void *self, const rp_op *op) {
         cost(emu, RP_EMU_host_row_us, op->kind) * (double)rp__tensor_rows(&op->out[0]);
 }
 
+/* The longer of an eager run and a place in a graph. */
+static double emu_estimate_us(void *self, const rp_op *op) {
+    const rp__emu *emu = self;
+    if (emu->hides_estimates) return 0;
+    double eager = cost(emu, RP_EMU_op_us, op->kind),
+           graph = cost(emu, RP_EMU_graph_op_us, op->kind);
+    return work_us(emu, op) + (eager > graph ? eager : graph);
+}
+
 /* ---- memory ---- */
 
 static size_t offset_of(const rp__emu *emu, const void *handle) {
@@ -596,6 +605,8 @@ static void emu_properties(void *self, rp_device_properties *out) {
     out->hides_temporaries = emu->hides_temporaries;
     out->graph_base_bytes = GRAPH_BYTES;
     out->graph_op_bytes = GRAPH_OP_BYTES;
+    out->graph_region_bytes = emu->graph_region;
+    out->watchdog_us = emu->watchdog_us;
 }
 
 const rp_device_api rp__emu_api = {
@@ -626,6 +637,7 @@ const rp_device_api rp__emu_api = {
     .event_wait = emu_event_wait,
     .clock_us = emu_clock_us,
     .clock_host_op = emu_clock_host_op,
+    .estimate_us = emu_estimate_us,
 };
 
 /* ---- emu.h ---- */

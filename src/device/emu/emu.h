@@ -18,6 +18,7 @@
  *   launch_fail_at=N    the N-th run or replay fails, the device lives on
  *   lost_at=N           the device is lost when the N-th op runs (ops in a replay count)
  *   watchdog_us=T       lost when one submit (an op, a replay) takes longer by the virtual clock
+ *   estimates=0|1       tells beforehand how long an op takes, so that submits can be cut (1)
  * Faults happen once: a device that was reopened after its loss has none. */
 #ifndef RP_DEVICE_EMU_EMU_H
 #define RP_DEVICE_EMU_EMU_H

@@ -153,6 +153,13 @@ static rp_status set_watchdog_us(rp__emu *emu, const char *value, rp_error *err)
     return RP_OK;
 }
 
+static rp_status set_estimates(rp__emu *emu, const char *value, rp_error *err) {
+    bool has_estimates;
+    RP_TRY(read_bool(value, &has_estimates, err));
+    emu->hides_estimates = !has_estimates;
+    return RP_OK;
+}
+
 static const emu_option options[] = {
     {"profile", set_profile},
     {"bodies", set_bodies},
@@ -170,6 +177,7 @@ static const emu_option options[] = {
     {"launch_fail_at", set_launch_fail_at},
     {"lost_at", set_lost_at},
     {"watchdog_us", set_watchdog_us},
+    {"estimates", set_estimates},
 };
 
 /* ---- the list ---- */

@@ -53,8 +53,9 @@ static void on_interrupt(int number) {
 }
 
 void rp__cli_interrupt_init(void) {
-    struct sigaction a = {
-        .sa_handler = on_interrupt}; /* no SA_RESTART: a read of the terminal ends with EINTR */
+    /* Restarting keeps a write of the answer or of the log whole; ppoll, where the prompt waits,
+     * ends all the same. */
+    struct sigaction a = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
 }

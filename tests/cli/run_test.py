@@ -1,9 +1,13 @@
 """`reprise run` on models whose answers are known to the letter."""
 
+import fcntl
 import json
 import re
 import signal
+import struct
 import subprocess
+import termios
+import time
 
 import pytest
 
@@ -168,6 +172,27 @@ def test_one_interrupt_stops_the_answer(endless):
     out, err = process.communicate(timeout=10)
     assert process.returncode == INTERRUPTED
     assert re.fullmatch(b"a?(ba)*b?", out)  # what was read before may have ended after a b
+    assert "(cancelled, " in figures(err)["answer"]
+
+
+def wait_until_full(pipe):
+    """Until nothing more goes in: the writer waits."""
+    held, before = -1, -2
+    while held != before:
+        time.sleep(0.2)
+        before = held
+        (held,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))
+
+
+def test_an_interrupt_while_a_write_waits_loses_nothing(endless):
+    process = start_endless(endless)
+    fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
+    wait_until_full(process.stdout)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)  # the write sees the signal before there is room again
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == INTERRUPTED and b"reprise: " not in err
+    assert re.fullmatch(b"(ba)*b?", out) and len(out) > 1000
     assert "(cancelled, " in figures(err)["answer"]
 
 

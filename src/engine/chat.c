@@ -132,7 +132,8 @@ static rp_status cut_at_mark(rp__rendered *r, rp_error *err) {
     r->text.n = at;
     r->text.p[at] = 0;
     while (r->n_literal && r->literal[r->n_literal - 1].begin >= at) r->n_literal--;
-    if (r->n_literal && r->literal[r->n_literal - 1].end > at) r->literal[r->n_literal - 1].end = at;
+    if (r->n_literal && r->literal[r->n_literal - 1].end > at)
+        r->literal[r->n_literal - 1].end = at;
     return RP_OK;
 }
 

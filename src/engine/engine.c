@@ -2,6 +2,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -45,6 +46,8 @@ static rp_status check_options(const rp_engine_options *o, rp_error *err) {
     RP_TRY(check_range("n_ctx", o->n_ctx, 0, 1 << 27, err));
     RP_TRY(check_range("max_seqs", o->max_seqs, 1, 4096, err));
     RP_TRY(check_range("max_batch_tokens", o->max_batch_tokens, 1, 1 << 16, err));
+    RP_TRY(check_range("prefill_chunk", o->prefill_chunk, 0, 1 << 16, err));
+    RP_TRY(check_range("max_queue", o->max_queue, 0, 1 << 20, err));
     RP_TRY(check_range("block_size", o->block_size, 1, 1024, err));
     RP_TRY(check_range("n_blocks", o->n_blocks, 0, INT32_MAX / 1024, err));
     RP_TRY(check_range("max_graphs", o->max_graphs, 1, 4096, err));
@@ -63,6 +66,8 @@ static void bound_graphs(rp__stepper *s, const rp__fit *fit) {
 static rp_status plan_engine(rp_engine *e, const rp_engine_options *o, rp_error *err) {
     RP_TRY(rp__plan_engine(e->checkpoint, e->device, o, &e->model, &e->stepper, err));
     e->max_seqs = o->max_seqs;
+    e->max_open =
+        o->max_seqs + (o->max_queue ? o->max_queue : rp_engine_options_default().max_queue);
     rp__fit fit = rp__fit_of(e->model, &e->stepper);
     RP_TRY(rp__fit_check(e->checkpoint, e->device, o, &fit, err));
     bound_graphs(&e->stepper, &fit);
@@ -147,13 +152,32 @@ static void fill_info(rp_engine *e, uint64_t start_ns) {
     i->load_seconds = (double)(rp__clock_ns() - start_ns) * 1e-9;
 }
 
+static rp_status open_scheduler(rp_engine *e, const rp_engine_options *o, rp_error *err) {
+    const rp__stepper_config *c = &e->stepper.config;
+    rp__kv_config kv = {
+        .n_blocks = c->n_blocks, .block_size = c->block_size, .has_cache = o->prefix_cache};
+    if (getentropy(&kv.key, sizeof kv.key))
+        return rp__fail(err, RP_EIO, "the system gives no random key for the prefix cache");
+    RP_TRY(rp__kv_init(&e->kv, &kv, err));
+    rp__sched_config s = {.max_seqs = e->max_seqs,
+                          .max_tokens = c->max_tokens,
+                          .prefill_chunk = o->prefill_chunk ? o->prefill_chunk : c->max_tokens};
+    return rp__sched_init(&e->sched, &s, &e->kv, err);
+}
+
+static rp_status find_ends(rp_engine *e, rp_error *err) {
+    int32_t n = rp__tokenizer_size(e->tokenizer);
+    for (int32_t id = 0; id < n; id++) e->n_eog += rp__tokenizer_is_eog(e->tokenizer, id);
+    if (!e->n_eog) return RP_OK;
+    int32_t *at = e->eog_ids = rp__calloc(e->n_eog, sizeof *at);
+    if (!at) return rp__fail(err, RP_ENOMEM, "out of memory for the ids that end an answer");
+    for (int32_t id = 0; id < n; id++)
+        if (rp__tokenizer_is_eog(e->tokenizer, id)) *at++ = id;
+    return RP_OK;
+}
+
 static rp_status start_thread(rp_engine *e, rp_error *err) {
-    e->running = rp__calloc((size_t)e->max_seqs, sizeof(rp_request *));
-    e->row_owner = rp__calloc((size_t)e->max_seqs, sizeof(rp_request *));
-    if (!e->running || !e->row_owner)
-        return rp__fail(err, RP_ENOMEM, "out of memory for the list of requests");
     e->queue_end = &e->queue;
-    e->waiting_end = &e->waiting;
     rp__engine_copy_stats(e);
     if (pthread_create(&e->thread, NULL, rp__engine_thread, e))
         return rp__fail(err, RP_ENOMEM, "cannot start the engine thread");
@@ -175,13 +199,21 @@ static rp_status open_engine(rp_engine *e, const rp_engine_options *o, rp_error 
     RP_TRY(check_vocab(e, err));
     RP_TRY(rp__model_load(e->model, o->progress, o->progress_user, err));
     RP_TRY(rp__stepper_load(&e->stepper, err));
-    RP_TRY(rp__kv_init(&e->kv, e->stepper.config.n_blocks, e->stepper.config.block_size, err));
+    RP_TRY(open_scheduler(e, o, err));
+    RP_TRY(find_ends(e, err));
     RP_TRY(rp__sampler_init(&e->sampler, (int32_t)e->model->h.n_vocab, err));
     if (o->capture_at_start && o->capture != RP_CAPTURE_OFF)
         RP_TRY(rp__stepper_capture_all(&e->stepper, err));
     e->mode = o->capture;
     fill_info(e, start);
     return start_thread(e, err);
+}
+
+/* Older callers' structs end earlier: what they do not have is as by default. */
+static rp_engine_options options_of(const rp_engine_options *given) {
+    rp_engine_options o = rp_engine_options_default();
+    memcpy(&o, given, given->bytes < sizeof o ? given->bytes : sizeof o);
+    return o;
 }
 
 rp_status rp_engine_create(const rp_engine_options *options, rp_engine **out, rp_error *err) {
@@ -194,7 +226,9 @@ rp_status rp_engine_create(const rp_engine_options *options, rp_engine **out, rp
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->wake, NULL);
     pthread_cond_init(&e->job_done, NULL);
-    rp_status st = open_engine(e, options, err);
+    rp__cond_init(&e->idle);
+    rp_engine_options o = options_of(options);
+    rp_status st = open_engine(e, &o, err);
     if (st < 0) {
         rp_engine_destroy(e);
         return st;
@@ -212,8 +246,8 @@ void rp_engine_destroy(rp_engine *e) {
         pthread_mutex_unlock(&e->lock);
         pthread_join(e->thread, NULL);
     }
-    rp__free(e->running);
-    rp__free(e->row_owner);
+    rp__free(e->eog_ids);
+    rp__sched_clear(&e->sched);
     rp__sampler_clear(&e->sampler);
     rp__kv_clear(&e->kv);
     rp__stepper_clear(&e->stepper);
@@ -224,16 +258,24 @@ void rp_engine_destroy(rp_engine *e) {
     rp__checkpoint_close(e->checkpoint);
     pthread_cond_destroy(&e->wake);
     pthread_cond_destroy(&e->job_done);
+    pthread_cond_destroy(&e->idle);
     pthread_mutex_destroy(&e->lock);
     rp__free(e);
 }
 
 rp_status rp_engine_drain(rp_engine *e, int timeout_ms) {
-    (void)timeout_ms;
+    struct timespec deadline = rp__deadline_after(timeout_ms > 0 ? timeout_ms : 0);
     pthread_mutex_lock(&e->lock);
     e->is_draining = true;
+    while (e->n_open) {
+        if (timeout_ms < 0)
+            pthread_cond_wait(&e->idle, &e->lock);
+        else if (pthread_cond_timedwait(&e->idle, &e->lock, &deadline))
+            break;
+    }
+    rp_status st = e->n_open ? RP_AGAIN : RP_OK;
     pthread_mutex_unlock(&e->lock);
-    return RP_OK;
+    return st;
 }
 
 rp_status rp_engine_health(rp_engine *e, double *step_seconds, rp_error *err) {
@@ -242,8 +284,7 @@ rp_status rp_engine_health(rp_engine *e, double *step_seconds, rp_error *err) {
     if (st < 0 && err) *err = e->failure;
     if (!st && e->is_draining) st = rp__fail(err, RP_ESHUTDOWN, "the engine is shutting down");
     if (step_seconds)
-        *step_seconds =
-            e->step_start_ns ? (double)(rp__clock_ns() - e->step_start_ns) * 1e-9 : 0.0;
+        *step_seconds = e->step_start_ns ? (double)(rp__clock_ns() - e->step_start_ns) * 1e-9 : 0.0;
     pthread_mutex_unlock(&e->lock);
     return st;
 }

@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/kv.h"
 #include "engine/sample.h"
+#include "engine/sched.h"
 #include "engine/step.h"
 #include "engine/stop.h"
 #include "text/template.h"
@@ -15,7 +15,7 @@
 
 struct rp_request {
     rp_engine *engine;
-    struct rp_request *next; /* in the list of waiting requests */
+    struct rp_request *next; /* in the list of submitted requests */
 
     /* Set by submit, then read only. */
     rp_sampling sampling;
@@ -26,27 +26,30 @@ struct rp_request {
     int32_t *stop_ids;
     size_t n_stop_ids;
     bool ignore_eos;
-    int n_logprobs;
+    size_t n_bans, min_tokens; /* the first n_bans of logit_bias hold until then */
+    int n_logprobs, n_prompt_logprobs;
     rp_event_fn on_event;
     void *user;
     size_t n_prompt, max_new;
 
     /* The engine thread's. */
     int32_t *history; /* prompt, then answer; room for n_prompt + max_new */
-    size_t n_history, n_computed;
-    rp__kv_seq seq;
+    rp__task task;    /* how far it is */
     rp__detokenizer detokenizer;
     rp__stops stops;
     rp__bytes piece;
-    uint64_t submitted_ns, started_ns, first_token_ns;
+    uint64_t first_token_ns;
     atomic_bool is_cancelled; /* set by anyone */
 
     /* The answer so far; written by the engine thread, read by others: under engine->lock. */
     pthread_cond_t changed;
-    size_t n_tokens;      /* published TOKEN events */
-    float *logprobs;      /* [max_new] */
-    size_t *text_ends;    /* [max_new] end in `text` of what each token completed */
-    rp_top_logprob *tops; /* [max_new * n_logprobs] */
+    size_t n_tokens;             /* published TOKEN events */
+    float *logprobs;             /* [max_new] */
+    size_t *text_ends;           /* [max_new] end in `text` of what each token completed */
+    rp_top_logprob *tops;        /* [max_new * n_logprobs] */
+    float *prompt_logprobs;      /* [n_prompt] of the prompt; NULL: not asked for */
+    rp_top_logprob *prompt_tops; /* [n_prompt * n_prompt_logprobs] */
+    size_t n_prompt_known;       /* from token 1 on */
     rp__bytes text;
     bool is_done;
     rp_finish finish;
@@ -78,32 +81,45 @@ struct rp_engine {
     rp__model *model;
     rp__stepper stepper;
     rp__kv kv;
+    rp__sched sched;
     rp__sampler sampler;
     rp_engine_info info;
-    int32_t max_seqs;
+    int32_t max_seqs, max_open; /* max_open: requests at once, with those that wait */
+    int32_t *eog_ids;           /* [n_eog] that end an answer */
+    size_t n_eog;
 
     pthread_t thread;
     bool has_thread, has_lock;
     pthread_mutex_t lock; /* guards what follows, and the published part of every request */
-    pthread_cond_t wake, job_done;
+    pthread_cond_t wake, job_done, idle; /* idle: n_open is 0 */
     rp__engine_job *job;
     rp_request *queue, **queue_end; /* submitted, not yet seen by the thread */
-    bool is_stopping, is_draining;
+    int32_t n_open;                 /* accepted and not done */
+    bool is_stopping, is_draining, has_cancels;
     uint64_t step_start_ns; /* 0: no step is in progress */
     rp_capture_mode mode;
     rp_engine_stats stats;
     rp_error failure; /* code != 0: the device failed; further work is refused with this */
 
     /* The engine thread's. */
-    rp_request **running; /* [max_seqs] in order of admission */
-    int32_t n_running;
-    rp_request **row_owner; /* [max_seqs] whose logits each row of the step is */
-    rp_request *waiting, **waiting_end;
-    uint64_t n_prompt_stepped; /* prompt tokens of this step */
 };
+
+static inline rp_request *rp__request_of(rp__task *t) {
+    return (rp_request *)(void *)((char *)t - offsetof(rp_request, task));
+}
 
 /* loop.c */
 void *rp__engine_thread(void *engine);
+/* publish.c: what the engine thread tells the reader of a request. `token` takes the text of a
+ * token that was appended to the history; true when a stop string is complete. `done` gives back
+ * its blocks and place first; afterwards the request belongs to its owner. */
+bool rp__publish_token(rp_engine *e, rp_request *r, int32_t id, float logprob);
+void rp__publish_done(rp_engine *e, rp_request *r, rp_finish finish, const rp_error *error);
+/* request.c */
+void rp__request_free(rp_request *r); /* NULL is fine */
+/* events.c */
+void rp__cond_init(pthread_cond_t *c);      /* waits by the monotonic clock */
+struct timespec rp__deadline_after(int ms); /* on that clock */
 /* What others may ask about, as it is now. Under the lock, or before the thread is there. */
 void rp__engine_copy_stats(rp_engine *e);
 /* Runs on the engine thread while no request is there; waits for it. RP_EBUSY: there are requests.

@@ -1,11 +1,7 @@
-/* The engine thread: takes submitted requests, steps what runs, hands out tokens.
- *
- * Admission is first come, first served: a request is let in when a sequence is free and all KV
- * blocks it can ever need are. A step takes one token of every sequence that is decoding, then
- * fills the token budget with prompts in order. */
+/* The engine thread: takes submitted requests, has the scheduler plan, runs the step, chooses
+ * tokens and hands them out. Who computes what is decided in sched.c. */
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
@@ -33,164 +29,79 @@ void rp__engine_copy_stats(rp_engine *e) {
     e->stats.n_graphs = (uint64_t)e->stepper.replay.n_held;
     e->stats.graph_bytes = rp__replayer_graph_bytes(&e->stepper.replay);
     e->stats.blocks_free = (uint64_t)e->kv.n_free;
-    e->stats.blocks_live = (uint64_t)(e->kv.n_blocks - 1 - e->kv.n_free);
+    e->stats.blocks_cached = (uint64_t)e->kv.n_cached;
+    e->stats.blocks_live = (uint64_t)(e->kv.n_blocks - 1 - rp__kv_available(&e->kv));
+    e->stats.n_running = (uint64_t)e->sched.n_running;
+    e->stats.n_waiting = (uint64_t)(e->n_open - e->sched.n_running);
+    e->stats.n_preemptions = e->sched.stats.n_preemptions;
+    e->stats.n_prefix_queries = e->sched.stats.n_prefix_queries;
+    e->stats.n_prefix_hits = e->sched.stats.n_prefix_hits;
     rp__device_stats d = rp__device_get_stats(e->device);
     e->stats.device_allocs = d.n_allocs;
     e->stats.device_bytes = d.live_bytes;
 }
 
-/* ---- telling the reader ---- */
-
-static void publish_done(rp_engine *e, rp_request *r, rp_finish finish, const rp_error *error) {
-    uint64_t now = rp__clock_ns(), first = r->first_token_ns ? r->first_token_ns : now;
-    uint64_t start = r->started_ns ? r->started_ns : now;
-    pthread_mutex_lock(&e->lock);
-    size_t from = r->text.n;
-    rp__bytes_reset(&r->piece);
-    rp__detokenizer_finish(&r->detokenizer, &r->piece);
-    int hit =
-        r->stop_hit ? -1 : rp__stops_add(&r->stops, (rp__str){r->piece.p, r->piece.n}, &r->text);
-    if (hit == -1 && !r->stop_hit) hit = rp__stops_finish(&r->stops, &r->text);
-    if (hit >= 0) {
-        r->stop_hit = r->stop_strings[hit].p;
-        if (finish == RP_FINISH_LENGTH) finish = RP_FINISH_STOP;
-    }
-    r->usage = (rp_usage){.n_prompt = (uint32_t)r->n_prompt,
-                          .n_generated = (uint32_t)(r->n_history - r->n_prompt),
-                          .queue_seconds = (double)(start - r->submitted_ns) * 1e-9,
-                          .prefill_seconds = (double)(first - start) * 1e-9,
-                          .decode_seconds = (double)(now - first) * 1e-9};
-    r->finish = finish;
-    if (error) r->error = *error;
-    rp__kv_release(&e->kv, &r->seq);
-    e->stats.n_requests++;
-    rp__engine_copy_stats(e); /* whoever is told sees the request counted and its blocks free */
-    pthread_mutex_unlock(&e->lock);
-    if (r->on_event) {
-        rp_event ev = {.kind = RP_EVENT_DONE,
-                       .finish = finish,
-                       .stop = r->stop_hit,
-                       .usage = r->usage,
-                       .error = r->error};
-        ev.text = r->text.n > from ? r->text.p + from : "";
-        ev.text_bytes = r->text.n - from;
-        r->on_event(r->user, r, &ev);
-    }
-    pthread_mutex_lock(&e->lock);
-    r->is_done = true; /* from here on the request belongs to its owner */
-    pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&e->lock);
-}
-
-/* Takes the text of a token; true when a stop string is complete. */
-static bool publish_token(rp_engine *e, rp_request *r, int32_t id, float logprob) {
-    rp__bytes_reset(&r->piece);
-    rp__detokenizer_add(&r->detokenizer, id, &r->piece);
-    pthread_mutex_lock(&e->lock);
-    size_t from = r->text.n, i = r->n_tokens;
-    int hit = rp__stops_add(&r->stops, (rp__str){r->piece.p, r->piece.n}, &r->text);
-    if (hit >= 0) r->stop_hit = r->stop_strings[hit].p;
-    r->logprobs[i] = logprob;
-    r->text_ends[i] = r->text.n;
-    r->n_tokens++;
-    pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&e->lock);
-    if (r->on_event) {
-        size_t n_top = r->n_logprobs > 0 ? (size_t)r->n_logprobs : 0;
-        rp_event ev = {.kind = RP_EVENT_TOKEN,
-                       .id = id,
-                       .logprob = logprob,
-                       .top = r->tops ? r->tops + i * n_top : NULL,
-                       .n_top = n_top,
-                       .text = r->text.n > from ? r->text.p + from : "",
-                       .text_bytes = r->text.n - from};
-        r->on_event(r->user, r, &ev);
-    }
-    return hit >= 0;
-}
-
-/* ---- admission ---- */
+/* ---- coming and going ---- */
 
 static void take_queue(rp_engine *e) {
-    if (!e->queue) return;
-    *e->waiting_end = e->queue;
-    e->waiting_end = e->queue_end;
+    for (rp_request *r = e->queue, *next; r; r = next) {
+        next = r->next;
+        rp__sched_add(&e->sched, &r->task);
+    }
     e->queue = NULL;
     e->queue_end = &e->queue;
 }
 
-static void remove_waiting(rp_engine *e, rp_request **link) {
-    rp_request *r = *link;
-    *link = r->next;
-    if (!*link) e->waiting_end = link;
-    r->next = NULL;
-}
-
-static void admit(rp_engine *e) {
-    while (e->waiting && e->n_running < e->max_seqs) {
-        rp_request *r = e->waiting;
-        if (rp__kv_reserve(&e->kv, &r->seq, (int64_t)(r->n_prompt + r->max_new)) != RP_OK) return;
-        remove_waiting(e, &e->waiting);
-        r->started_ns = rp__clock_ns();
-        e->running[e->n_running++] = r;
-    }
-}
-
-/* A request out of the running list, the order of the others kept. */
-static void stop_running(rp_engine *e, const rp_request *r) {
-    int32_t i = 0;
-    while (e->running[i] != r) i++;
-    e->n_running--;
-    memmove(&e->running[i], &e->running[i + 1], (size_t)(e->n_running - i) * sizeof *e->running);
+static rp_request *find_cancelled(const rp_engine *e) {
+    const rp__sched *s = &e->sched;
+    for (int32_t i = 0; i < s->n_running; i++)
+        if (atomic_load(&rp__request_of(s->running[i])->is_cancelled))
+            return rp__request_of(s->running[i]);
+    for (rp__task *t = s->first_waiting; t; t = t->next)
+        if (atomic_load(&rp__request_of(t)->is_cancelled)) return rp__request_of(t);
+    return NULL;
 }
 
 static void drop_cancelled(rp_engine *e) {
-    for (int32_t i = 0; i < e->n_running;) {
-        rp_request *r = e->running[i];
-        if (!atomic_load(&r->is_cancelled)) {
-            i++;
-            continue;
-        }
-        stop_running(e, r);
-        publish_done(e, r, RP_FINISH_CANCELLED, NULL);
-    }
-    for (rp_request **link = &e->waiting; *link;) {
-        rp_request *r = *link;
-        if (!atomic_load(&r->is_cancelled)) {
-            link = &r->next;
-            continue;
-        }
-        remove_waiting(e, link);
-        publish_done(e, r, RP_FINISH_CANCELLED, NULL);
+    for (rp_request *r; (r = find_cancelled(e));) rp__publish_done(e, r, RP_FINISH_CANCELLED, NULL);
+}
+
+static void drop_late(rp_engine *e) {
+    rp__task *t;
+    uint64_t now = rp__clock_ns();
+    while ((t = rp__sched_expired(&e->sched, now))) {
+        rp_error err;
+        rp__fail(&err, RP_ETIMEOUT, "the request was not done after %.3g s: %s",
+                 (double)(t->deadline_ns - t->arrival_ns) * 1e-9,
+                 !t->started_ns               ? "it was waiting for its turn"
+                 : t->n_tokens == t->n_prompt ? "its prompt was being computed"
+                                              : "its answer was being computed");
+        rp__publish_done(e, rp__request_of(t), RP_FINISH_TIMEOUT, &err);
     }
 }
 
 static void fail_running(rp_engine *e, const rp_error *error) {
-    while (e->n_running) {
-        rp_request *r = e->running[0];
-        stop_running(e, r);
-        publish_done(e, r, RP_FINISH_ERROR, error);
-    }
+    while (e->sched.n_running)
+        rp__publish_done(e, rp__request_of(e->sched.running[0]), RP_FINISH_ERROR, error);
 }
 
 /* Ends everything that is here with an error, and refuses what comes. */
 static void fail_all(rp_engine *e, const rp_error *error) {
-    fail_running(e, error);
-    while (e->waiting) {
-        rp_request *r = e->waiting;
-        remove_waiting(e, &e->waiting);
-        publish_done(e, r, RP_FINISH_ERROR, error);
-    }
     pthread_mutex_lock(&e->lock);
     e->failure = *error;
+    take_queue(e); /* from here on nothing is added to it */
     pthread_mutex_unlock(&e->lock);
+    for (rp__task *t; (t = rp__sched_any(&e->sched));)
+        rp__publish_done(e, rp__request_of(t), RP_FINISH_ERROR, error);
 }
 
-/* A step failed: its requests end with the sentence. A lost device is opened again for those that
- * wait; other failures (memory, one launch) may be gone with the next step. */
+/* A step failed: its requests end with the sentence, and nothing computed so far is used again, as
+ * earlier steps may not have run to their ends. A lost device is opened again for those that wait;
+ * other failures (memory, one launch) may be gone with the next step. */
 static void recover(rp_engine *e, const rp_error *error) {
     rp__log(RP_LOG_ERROR, "a step failed: %s", error->message);
     fail_running(e, error);
+    rp__kv_forget(&e->kv);
     if (error->code == RP_EINTERNAL) fail_all(e, error);
     if (!rp__device_is_lost(e->device)) return;
     rp_error again = {0};
@@ -205,49 +116,38 @@ static void recover(rp_engine *e, const rp_error *error) {
     pthread_mutex_unlock(&e->lock);
 }
 
-/* ---- one step ---- */
+/* ---- from plan to batch ---- */
 
-/* Adds the next `n` tokens of a request to the batch. */
-static void add_tokens(rp_engine *e, rp_request *r, int32_t n) {
+static void add_to_batch(rp_engine *e, const rp__plan_item *item) {
     rp__batch *b = &e->stepper.batch;
+    const rp__task *t = item->task;
     int32_t row = b->n_seqs++;
-    b->tables[row] = r->seq.blocks;
-    b->n_blocks[row] = r->seq.n_blocks;
-    for (int32_t k = 0; k < n; k++) {
-        int32_t i = b->n_tokens++, pos = (int32_t)r->n_computed + k;
-        b->ids[i] = r->history[pos];
-        b->pos[i] = pos;
+    b->tables[row] = t->seq.blocks;
+    b->n_blocks[row] = t->seq.n_blocks;
+    for (int32_t k = 0; k < item->n_tokens; k++) {
+        int32_t i = b->n_tokens++;
+        int64_t pos = t->n_computed + k;
+        b->ids[i] = t->tokens[pos];
+        b->pos[i] = (int32_t)pos;
         b->seq[i] = row;
-        b->slots[i] = rp__kv_slot(&e->kv, &r->seq, pos);
+        b->slots[i] = rp__kv_slot(&e->kv, &t->seq, pos);
     }
-    r->n_computed += (size_t)n;
-    if (r->n_computed < r->n_history) return;
-    e->row_owner[b->n_rows] = r;
-    b->rows[b->n_rows++] = b->n_tokens - 1;
+    for (int32_t k = item->n_rows; k > 0; k--) b->rows[b->n_rows++] = b->n_tokens - k;
 }
 
-static size_t n_pending(const rp_request *r) {
-    return r->n_history - r->n_computed;
-}
-
-static void build_batch(rp_engine *e) {
+static rp_status run_plan(rp_engine *e, const rp__plan *plan, rp_error *err) {
     rp__batch *b = &e->stepper.batch;
+    for (int32_t i = 0; i < plan->n_copies; i++)
+        RP_TRY(rp__stepper_copy_block(&e->stepper, plan->copies[i].from, plan->copies[i].to, err));
     b->n_tokens = b->n_seqs = b->n_rows = 0;
-    e->n_prompt_stepped = 0;
-    int32_t budget = e->stepper.config.max_tokens;
-    for (int pass = 0; pass < 2;
-         pass++) { /* decoding first: nobody's stream waits for another's prompt */
-        for (int32_t i = 0; i < e->n_running && b->n_tokens < budget; i++) {
-            rp_request *r = e->running[i];
-            size_t n = n_pending(r);
-            bool is_decode = n == 1 && r->n_history > r->n_prompt;
-            if (!n || is_decode != (pass == 0)) continue;
-            int32_t room = budget - b->n_tokens;
-            int32_t take = n < (size_t)room ? (int32_t)n : room;
-            add_tokens(e, r, take);
-            if (!is_decode) e->n_prompt_stepped += (uint64_t)take;
-        }
-    }
+    for (int32_t i = 0; i < plan->n_items; i++) add_to_batch(e, &plan->items[i]);
+    return rp__stepper_run(&e->stepper, err);
+}
+
+/* ---- from logits to tokens ---- */
+
+static size_t n_best(int n_logprobs) {
+    return n_logprobs > 0 ? (size_t)n_logprobs : 0;
 }
 
 static bool is_stop_id(const rp_request *r, int32_t id) {
@@ -256,43 +156,100 @@ static bool is_stop_id(const rp_request *r, int32_t id) {
     return !r->ignore_eos && rp__tokenizer_is_eog(r->engine->tokenizer, id);
 }
 
+static int32_t choose(rp_engine *e, const rp_request *r, const float *logits) {
+    rp_sampling s = r->sampling;
+    size_t n = (size_t)r->task.n_tokens;
+    if (n - r->n_prompt >= r->min_tokens) {
+        s.logit_bias += r->n_bans;
+        s.n_logit_bias -= r->n_bans;
+    }
+    return rp__sampler_choose(&e->sampler, logits, &s, r->history, n, r->n_prompt);
+}
+
+static void count_first_token(rp_engine *e, rp_request *r) {
+    r->first_token_ns = rp__clock_ns();
+    pthread_mutex_lock(&e->lock);
+    e->stats.n_first_tokens++;
+    e->stats.queue_seconds += (double)(r->task.started_ns - r->task.arrival_ns) * 1e-9;
+    e->stats.first_token_seconds += (double)(r->first_token_ns - r->task.arrival_ns) * 1e-9;
+    pthread_mutex_unlock(&e->lock);
+}
+
 /* Chooses the next token of a request; RP_FINISH_NONE when it goes on. */
 static rp_finish next_token(rp_engine *e, rp_request *r, const float *logits) {
-    size_t n_top = r->n_logprobs > 0 ? (size_t)r->n_logprobs : 0;
-    int32_t id = rp__sampler_choose(&e->sampler, logits, &r->sampling, r->history, r->n_history,
-                                    r->n_prompt);
+    size_t n_top = n_best(r->n_logprobs);
+    int32_t id = choose(e, r, logits);
     float logprob = 0;
     if (r->n_logprobs >= 0)
         logprob = rp__sampler_logprobs(&e->sampler, logits, id,
                                        r->tops ? r->tops + r->n_tokens * n_top : NULL, n_top);
-    if (!r->first_token_ns) r->first_token_ns = rp__clock_ns();
-    r->history[r->n_history++] = id;
+    if (!r->first_token_ns) count_first_token(e, r);
+    r->history[r->task.n_tokens++] = id;
     if (is_stop_id(r, id)) return RP_FINISH_STOP;
-    if (publish_token(e, r, id, logprob)) return RP_FINISH_STOP;
-    return r->n_history == r->n_prompt + r->max_new ? RP_FINISH_LENGTH : RP_FINISH_NONE;
+    if (rp__publish_token(e, r, id, logprob)) return RP_FINISH_STOP;
+    return (size_t)r->task.n_tokens == r->n_prompt + r->max_new ? RP_FINISH_LENGTH : RP_FINISH_NONE;
 }
 
-static void take_results(rp_engine *e) {
-    const rp__batch *b = &e->stepper.batch;
-    pthread_mutex_lock(&e->lock);
-    e->stats.n_generated_tokens += (uint64_t)b->n_rows;
-    e->stats.n_prompt_tokens += e->n_prompt_stepped;
-    pthread_mutex_unlock(&e->lock);
-    for (int32_t k = 0; k < b->n_rows; k++) {
-        rp_request *r = e->row_owner[k];
-        rp_finish finish =
-            next_token(e, r, e->stepper.logits + (size_t)k * (size_t)e->sampler.n_vocab);
-        if (finish == RP_FINISH_NONE) continue;
-        stop_running(e, r);
-        publish_done(e, r, finish, NULL);
+static void take_token(rp_engine *e, rp_request *r, const float *logits) {
+    rp_finish finish = next_token(e, r, logits);
+    if (finish != RP_FINISH_NONE) rp__publish_done(e, r, finish, NULL);
+}
+
+/* What the prompt's own tokens were worth, from the logits of positions [first, first + n). */
+static void take_prompt_logprobs(rp_engine *e, rp_request *r, int64_t first, int32_t n,
+                                 const float *logits) {
+    size_t n_top = n_best(r->n_prompt_logprobs);
+    for (int64_t i = first + 1; i <= first + n && i < r->task.n_prompt; i++) {
+        rp_top_logprob *top = r->prompt_tops ? r->prompt_tops + (size_t)i * n_top : NULL;
+        r->prompt_logprobs[i] =
+            rp__sampler_logprobs(&e->sampler, logits, r->history[i], top, n_top);
+        logits += e->sampler.n_vocab;
+        r->n_prompt_known = (size_t)i + 1;
     }
 }
 
+/* The rows of one item. Followers of a prompt are forked before its own first token is chosen. */
+static void take_rows(rp_engine *e, const rp__plan_item *item, const float *logits, uint64_t now) {
+    rp_request *r = rp__request_of(item->task);
+    bool is_prompt = r->task.n_tokens == r->task.n_prompt;
+    if (is_prompt && r->prompt_logprobs)
+        take_prompt_logprobs(e, r, r->task.n_computed - item->n_tokens, item->n_rows, logits);
+    if (r->task.n_computed < r->task.n_tokens) return;
+    logits += (size_t)(item->n_rows - 1) * (size_t)e->sampler.n_vocab;
+    for (rp__task *t; is_prompt && (t = rp__sched_fork(&e->sched, &r->task, now));)
+        take_token(e, rp__request_of(t), logits);
+    take_token(e, r, logits);
+}
+
+static void take_results(rp_engine *e, const rp__plan *plan, uint64_t now) {
+    const float *logits = e->stepper.logits;
+    pthread_mutex_lock(&e->lock);
+    e->stats.n_prompt_tokens += (uint64_t)plan->n_prompt_tokens;
+    pthread_mutex_unlock(&e->lock);
+    rp__sched_commit(&e->sched);
+    for (int32_t i = 0; i < plan->n_items; i++) {
+        int32_t n_rows = plan->items[i].n_rows;
+        if (n_rows) take_rows(e, &plan->items[i], logits, now);
+        logits += (size_t)n_rows * (size_t)e->sampler.n_vocab;
+    }
+}
+
+static void mark_step(rp_engine *e, uint64_t start_ns) {
+    pthread_mutex_lock(&e->lock);
+    e->step_start_ns = start_ns;
+    pthread_mutex_unlock(&e->lock);
+}
+
 static void step(rp_engine *e) {
-    build_batch(e);
+    uint64_t now = rp__clock_ns();
+    const rp__plan *plan = rp__sched_plan(&e->sched, now);
+    if (!plan->n_items) return;
     rp_error err = {0};
-    if (rp__stepper_run(&e->stepper, &err) >= 0)
-        take_results(e);
+    mark_step(e, now);
+    rp_status st = run_plan(e, plan, &err);
+    mark_step(e, 0);
+    if (st >= 0)
+        take_results(e, plan, now);
     else
         recover(e, &err);
 }
@@ -330,7 +287,7 @@ static void run_job(rp_engine *e) {
     rp__engine_job *job = e->job;
     pthread_mutex_unlock(&e->lock);
     if (!job) return;
-    if (e->n_running || e->waiting)
+    if (rp__sched_any(&e->sched))
         job->status = rp__fail(&job->error, RP_EBUSY, "the engine has requests to answer");
     else
         job->status = job->run(e, job->arg, &job->error);
@@ -345,7 +302,8 @@ void *rp__engine_thread(void *engine) {
         take_queue(e);
         rp__engine_copy_stats(e);
         rp_capture_mode mode = e->mode;
-        bool is_stopping = e->is_stopping;
+        bool is_stopping = e->is_stopping, has_cancels = e->has_cancels;
+        e->has_cancels = false;
         pthread_mutex_unlock(&e->lock);
 
         rp__replayer_set_mode(&e->stepper.replay, mode);
@@ -355,13 +313,13 @@ void *rp__engine_thread(void *engine) {
             fail_all(e, &err);
             return NULL;
         }
-        drop_cancelled(e);
-        admit(e);
-        if (e->n_running) step(e);
+        if (has_cancels) drop_cancelled(e);
+        drop_late(e);
+        step(e);
         run_job(e);
 
         pthread_mutex_lock(&e->lock);
-        while (!e->queue && !e->n_running && !e->waiting && !e->job && !e->is_stopping) {
+        while (!e->queue && !rp__sched_any(&e->sched) && !e->job && !e->is_stopping) {
             rp__engine_copy_stats(e);
             pthread_cond_wait(&e->wake, &e->lock);
         }

@@ -28,7 +28,7 @@ static void release(rp_engine *e, bench *b) {
 static rp_status add_sequence(rp_engine *e, bench *b, int32_t n, rp_error *err) {
     rp__batch *t = &e->stepper.batch;
     rp__kv_seq *seq = &b->seqs[b->n_seqs];
-    if (rp__kv_reserve(&e->kv, seq, n) != RP_OK)
+    if (rp__kv_reserve(&e->kv, seq, 0, n, NULL) != RP_OK)
         return rp__fail(err, RP_ENOMEM, "%d KV blocks are too few to measure %d sequences",
                         (int)e->kv.n_blocks - 1, (int)b->n_seqs + 1);
     t->tables[b->n_seqs] = seq->blocks;

@@ -1,7 +1,5 @@
-/* A request's life outside the engine thread: checked and queued by submit, read by next and wait,
- * freed by release. */
+/* A request until it is queued: checked, tokenised, given all the memory it can ever need. */
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -22,8 +20,7 @@ rp_request_options rp_request_options_default(void) {
 }
 
 const char *rp_finish_name(rp_finish f) {
-    static const char *const names[] = {"none",      "stop",  "length",
-                                        "cancelled", "error", "timeout"};
+    static const char *const names[] = {"none", "stop", "length", "cancelled", "error", "timeout"};
     return (unsigned)f < RP_N_FINISHES ? names[f] : "none";
 }
 
@@ -70,6 +67,8 @@ static rp_status encode_prompt(const rp_engine *e, const rp_request_options *o, 
 
 /* ---- building ---- */
 
+static const double MAX_TIMEOUT = 1e9; /* seconds; nanoseconds of it fit easily in 64 bits */
+
 static rp_status no_memory(rp_error *err) {
     return rp__fail(err, RP_ENOMEM, "out of memory for a request");
 }
@@ -95,32 +94,68 @@ static rp_status copy_stops(rp_request *r, const rp_request_options *o, rp_error
     return RP_OK;
 }
 
-static rp_status copy_settings(rp_request *r, const rp_request_options *o, rp_error *err) {
+static rp_status copy_stop_ids(rp_request *r, const rp_request_options *o, rp_error *err) {
+    if (!o->n_stop_ids) return RP_OK;
+    for (size_t i = 0; i < o->n_stop_ids; i++)
+        if (o->stop_ids[i] < 0 || o->stop_ids[i] >= r->engine->sampler.n_vocab)
+            return rp__fail(err, RP_EINVAL, "stop_ids[%zu] is %d, tokens are 0 to %d", i,
+                            (int)o->stop_ids[i], (int)r->engine->sampler.n_vocab - 1);
+    r->stop_ids = rp__calloc(o->n_stop_ids, sizeof *r->stop_ids);
+    if (!r->stop_ids) return no_memory(err);
+    memcpy(r->stop_ids, o->stop_ids, o->n_stop_ids * sizeof *r->stop_ids);
+    r->n_stop_ids = o->n_stop_ids;
+    return RP_OK;
+}
+
+/* The caller's biases, after those that keep an answer from ending before min_tokens. */
+static rp_status copy_bias(rp_request *r, const rp_request_options *o, rp_error *err) {
     const rp_engine *e = r->engine;
+    size_t n_eog = r->ignore_eos ? 0 : e->n_eog, n = o->sampling.n_logit_bias;
+    r->min_tokens = (size_t)o->min_tokens;
+    r->n_bans = o->min_tokens ? n_eog + r->n_stop_ids : 0;
+    r->sampling.n_logit_bias = r->n_bans + n;
+    if (!r->sampling.n_logit_bias) return RP_OK;
+    rp_logit_bias *b = r->logit_bias = rp__calloc(r->n_bans + n, sizeof *b);
+    if (!b) return no_memory(err);
+    for (size_t i = 0; i < r->n_bans; i++)
+        *b++ = (rp_logit_bias){i < n_eog ? e->eog_ids[i] : r->stop_ids[i - n_eog], -100};
+    if (n) memcpy(b, o->sampling.logit_bias, n * sizeof *b);
+    r->sampling.logit_bias = r->logit_bias;
+    return RP_OK;
+}
+
+static rp_status check_range(const char *name, int value, int min, int max, rp_error *err) {
+    if (value >= min && value <= max) return RP_OK;
+    return rp__fail(err, RP_EINVAL, "%s is %d, expected %d to %d", name, value, min, max);
+}
+
+static rp_status check_settings(const rp_engine *e, const rp_request_options *o, rp_error *err) {
     RP_TRY(rp__sampling_check(&o->sampling, e->sampler.n_vocab, err));
-    if (o->n_logprobs < -1 || o->n_logprobs > 20)
-        return rp__fail(err, RP_EINVAL, "n_logprobs is %d, expected -1 to 20", o->n_logprobs);
+    RP_TRY(check_range("n_logprobs", o->n_logprobs, -1, 20, err));
+    RP_TRY(check_range("n_prompt_logprobs", o->n_prompt_logprobs, -1, 20, err));
+    RP_TRY(check_range("min_tokens", o->min_tokens, 0, INT32_MAX, err));
+    RP_TRY(
+        check_range("priority", o->priority, -RP_SCHED_MAX_PRIORITY, RP_SCHED_MAX_PRIORITY, err));
+    if (!(o->timeout_seconds >= 0 && o->timeout_seconds <= MAX_TIMEOUT)) /* NaN fails too */
+        return rp__fail(err, RP_EINVAL, "timeout_seconds is %g, expected 0 to %g",
+                        o->timeout_seconds, MAX_TIMEOUT);
     if (o->max_tokens < -1 || o->max_tokens == 0)
         return rp__fail(err, RP_EINVAL, "max_tokens is %d, expected at least 1, or -1 for no limit",
                         o->max_tokens);
+    if (o->max_tokens > 0 && o->min_tokens > o->max_tokens)
+        return rp__fail(err, RP_EINVAL, "min_tokens is %d, more than max_tokens %d", o->min_tokens,
+                        o->max_tokens);
+    return RP_OK;
+}
+
+static rp_status copy_settings(rp_request *r, const rp_request_options *o, rp_error *err) {
     r->sampling = o->sampling;
     r->ignore_eos = o->ignore_eos;
     r->n_logprobs = o->n_logprobs;
     r->on_event = o->on_event;
     r->user = o->user;
-    if (o->sampling.n_logit_bias) {
-        r->logit_bias = rp__calloc(o->sampling.n_logit_bias, sizeof *r->logit_bias);
-        if (!r->logit_bias) return no_memory(err);
-        memcpy(r->logit_bias, o->sampling.logit_bias,
-               o->sampling.n_logit_bias * sizeof *r->logit_bias);
-    }
-    r->sampling.logit_bias = r->logit_bias;
-    if (o->n_stop_ids) {
-        r->stop_ids = rp__calloc(o->n_stop_ids, sizeof *r->stop_ids);
-        if (!r->stop_ids) return no_memory(err);
-        memcpy(r->stop_ids, o->stop_ids, o->n_stop_ids * sizeof *r->stop_ids);
-        r->n_stop_ids = o->n_stop_ids;
-    }
+    RP_TRY(copy_stop_ids(r, o, err));
+    RP_TRY(copy_bias(r, o, err));
     return copy_stops(r, o, err);
 }
 
@@ -128,44 +163,82 @@ static rp_status copy_settings(rp_request *r, const rp_request_options *o, rp_er
  * token has. */
 enum { TEXT_PER_TOKEN = 16, TEXT_SLACK = 4096 };
 
+/* The most positions that a sequence can have: those of the context, or of all KV blocks when they
+ * are fewer. */
+static rp_status find_room(rp_request *r, const rp_request_options *o, size_t n_prompt,
+                           rp_error *err) {
+    const rp_engine *e = r->engine;
+    size_t n_ctx = (size_t)e->model->n_ctx,
+           n_cache = (size_t)(e->kv.n_blocks - 1) * (size_t)e->kv.block_size;
+    if (!n_prompt) return rp__fail(err, RP_EINVAL, "the prompt is empty");
+    if (n_prompt >= n_ctx)
+        return rp__fail(err, RP_ECONTEXT,
+                        "the prompt has %zu tokens and the context is %zu: no room for an answer",
+                        n_prompt, n_ctx);
+    if (n_prompt >= n_cache)
+        return rp__fail(err, RP_ECONTEXT,
+                        "the prompt has %zu tokens and the KV cache %zu: no room for an answer",
+                        n_prompt, n_cache);
+    size_t room = (n_ctx < n_cache ? n_ctx : n_cache) - n_prompt;
+    r->n_prompt = n_prompt;
+    r->max_new = o->max_tokens < 0 || (size_t)o->max_tokens > room ? room : (size_t)o->max_tokens;
+    return RP_OK;
+}
+
+static rp_status prepare_task(rp_request *r, const rp_request_options *o, rp_error *err) {
+    const rp_engine *e = r->engine;
+    const char *salt = o->cache_salt ? o->cache_salt : "";
+    int32_t cap = rp__kv_blocks_for(&e->kv, (int64_t)(r->n_prompt + r->max_new));
+    int32_t *blocks = rp__calloc((size_t)cap, sizeof *blocks);
+    if (!blocks) return no_memory(err);
+    r->task = (rp__task){.tokens = r->history,
+                         .n_tokens = (int64_t)r->n_prompt,
+                         .n_prompt = (int64_t)r->n_prompt,
+                         .priority = o->priority,
+                         .wants_all_rows = r->prompt_logprobs != NULL,
+                         .arrival_ns = rp__clock_ns()};
+    if (o->timeout_seconds > 0)
+        r->task.deadline_ns = r->task.arrival_ns + (uint64_t)(o->timeout_seconds * 1e9);
+    rp__kv_seq_init(&e->kv, &r->task.seq, blocks, cap, salt, strlen(salt));
+    r->task.seq.is_private = !o->use_prefix_cache;
+    return RP_OK;
+}
+
+static rp_status reserve_prompt_logprobs(rp_request *r, int n_best, rp_error *err) {
+    if (n_best < 0) return RP_OK;
+    r->n_prompt_logprobs = n_best;
+    r->prompt_logprobs = rp__calloc(r->n_prompt, sizeof *r->prompt_logprobs);
+    if (n_best) r->prompt_tops = rp__calloc(r->n_prompt, (size_t)n_best * sizeof *r->prompt_tops);
+    return r->prompt_logprobs && (!n_best || r->prompt_tops) ? RP_OK : no_memory(err);
+}
+
 /* Everything the answer can need is allocated here; a step only fills it. */
 static rp_status reserve(rp_request *r, const rp_request_options *o, const rp__ids *ids,
                          rp_error *err) {
     const rp_engine *e = r->engine;
-    size_t n_ctx = (size_t)e->model->n_ctx;
-    if (!ids->n) return rp__fail(err, RP_EINVAL, "the prompt is empty");
-    if (ids->n >= n_ctx)
-        return rp__fail(err, RP_ECONTEXT,
-                        "the prompt has %zu tokens and the context is %zu: no room for an answer",
-                        ids->n, n_ctx);
-    size_t room = n_ctx - ids->n;
-    r->n_prompt = r->n_history = ids->n;
-    r->max_new = o->max_tokens < 0 || (size_t)o->max_tokens > room ? room : (size_t)o->max_tokens;
-    int32_t n_blocks = rp__kv_blocks_for(&e->kv, (int64_t)(r->n_prompt + r->max_new));
-    if (n_blocks > e->kv.n_blocks - 1)
-        return rp__fail(err, RP_ECONTEXT, "prompt and answer take %d KV blocks, there are %d",
-                        (int)n_blocks, (int)e->kv.n_blocks - 1);
+    RP_TRY(find_room(r, o, ids->n, err));
     size_t n_top = o->n_logprobs > 0 ? (size_t)o->n_logprobs : 0;
     r->history = rp__calloc(r->n_prompt + r->max_new, sizeof *r->history);
     r->logprobs = rp__calloc(r->max_new, sizeof *r->logprobs);
     r->text_ends = rp__calloc(r->max_new, sizeof *r->text_ends);
     if (n_top) r->tops = rp__calloc(r->max_new, n_top * sizeof *r->tops);
-    r->seq = (rp__kv_seq){.blocks = rp__calloc((size_t)n_blocks, sizeof(int32_t)), .cap = n_blocks};
     bool has_text = rp__bytes_reserve(&r->text, r->max_new * TEXT_PER_TOKEN + TEXT_SLACK) &&
                     rp__bytes_reserve(&r->piece, TEXT_SLACK) &&
                     rp__bytes_reserve(&r->stops.held, TEXT_SLACK);
-    if (!r->history || !r->logprobs || !r->text_ends || (n_top && !r->tops) || !r->seq.blocks ||
-        !has_text)
+    if (!r->history || !r->logprobs || !r->text_ends || (n_top && !r->tops) || !has_text)
         return no_memory(err);
     memcpy(r->history, ids->p, ids->n * sizeof *ids->p);
     r->detokenizer =
         (rp__detokenizer){.tokenizer = e->tokenizer, .show_special = !o->skip_special_tokens};
-    return RP_OK;
+    RP_TRY(reserve_prompt_logprobs(r, o->n_prompt_logprobs, err));
+    return prepare_task(r, o, err);
 }
 
-static void free_request(rp_request *r) {
-    void *memory[] = {r->logit_bias, r->stop_strings, r->stop_memory, r->stop_ids,  r->history,
-                      r->logprobs,   r->text_ends,    r->tops,        r->seq.blocks};
+void rp__request_free(rp_request *r) {
+    if (!r) return;
+    void *memory[] = {r->logit_bias,  r->stop_strings,    r->stop_memory,    r->stop_ids,
+                      r->history,     r->logprobs,        r->text_ends,      r->tops,
+                      r->prompt_tops, r->prompt_logprobs, r->task.seq.blocks};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) rp__free(memory[i]);
     rp__stops_clear(&r->stops);
     rp__bytes_clear(&r->piece);
@@ -175,164 +248,85 @@ static void free_request(rp_request *r) {
     rp__free(r);
 }
 
-static rp_status build(rp_request *r, const rp_request_options *o, rp_error *err) {
+/* ---- submitting ---- */
+
+/* One choice of a prompt; *out is there, half built, after a failure. */
+static rp_status create(rp_engine *e, const rp_request_options *o, const rp__ids *ids,
+                        rp_request **out, rp_error *err) {
+    rp_request *r = *out = rp__calloc(1, sizeof *r);
+    if (!r) return no_memory(err);
+    r->engine = e;
+    rp__cond_init(&r->changed);
+    RP_TRY(copy_settings(r, o, err));
+    return reserve(r, o, ids, err);
+}
+
+static rp_status create_all(rp_engine *e, const rp_request_options *o, int n, rp_request **out,
+                            rp_error *err) {
     rp__ids ids = {0};
-    rp_status st = copy_settings(r, o, err);
-    if (st >= 0) st = encode_prompt(r->engine, o, &ids, err);
-    if (st >= 0) st = reserve(r, o, &ids, err);
+    rp_request_options choice = *o;
+    rp_status st = encode_prompt(e, o, &ids, err);
+    for (int i = 0; i < n && st >= 0; i++, choice.sampling.seed++) {
+        st = create(e, &choice, &ids, &out[i], err);
+        if (st < 0 || i == 0) continue;
+        out[i]->task.arrival_ns = out[0]->task.arrival_ns;
+        out[i]->task.deadline_ns = out[0]->task.deadline_ns;
+        rp__task_follow(&out[0]->task, &out[i]->task);
+    }
     rp__ids_clear(&ids);
     return st;
 }
 
-static rp_status enqueue(rp_engine *e, rp_request *r, rp_error *err) {
-    pthread_mutex_lock(&e->lock);
-    rp_status st = e->failure.code;
-    if (st < 0) {
+static rp_status may_enter(rp_engine *e, int n, rp_error *err) {
+    if (e->failure.code < 0) {
         if (err) *err = e->failure;
-    } else if (e->is_draining) {
-        st = rp__fail(err, RP_ESHUTDOWN, "the engine finishes its requests and takes no new ones");
-    } else {
-        *e->queue_end = r;
-        e->queue_end = &r->next;
-        pthread_cond_signal(&e->wake);
+        return e->failure.code;
     }
+    if (e->is_draining)
+        return rp__fail(err, RP_ESHUTDOWN,
+                        "the engine finishes its requests and takes no new ones");
+    if (n <= e->max_open - e->n_open) return RP_OK;
+    e->stats.n_queue_full++;
+    return rp__fail(err, RP_EQUEUE, "%d requests are running and waiting, %d are the most",
+                    (int)e->n_open, (int)e->max_open);
+}
+
+static rp_status enqueue(rp_engine *e, int n, rp_request **r, rp_error *err) {
+    pthread_mutex_lock(&e->lock);
+    rp_status st = may_enter(e, n, err);
+    for (int i = 0; i < n && st >= 0; i++) {
+        *e->queue_end = r[i];
+        e->queue_end = &r[i]->next;
+        e->n_open++;
+    }
+    if (st >= 0) pthread_cond_signal(&e->wake);
     pthread_mutex_unlock(&e->lock);
-    return st < 0 ? st : RP_OK;
+    return st;
+}
+
+/* Older callers' structs end earlier: what they do not have is as by default. */
+static rp_request_options options_of(const rp_request_options *given) {
+    rp_request_options o = rp_request_options_default();
+    memcpy(&o, given, given->bytes < sizeof o ? given->bytes : sizeof o);
+    return o;
+}
+
+rp_status rp_engine_submit_n(rp_engine *e, const rp_request_options *options, int n,
+                             rp_request **out, rp_error *err) {
+    rp_request_options o = options_of(options);
+    RP_TRY(check_range("n", n, 1, e->max_open, err));
+    memset(out, 0, (size_t)n * sizeof *out);
+    RP_TRY(check_settings(e, &o, err));
+    rp_status st = create_all(e, &o, n, out, err); /* callbacks may run before enqueue returns */
+    if (st >= 0) st = enqueue(e, n, out, err);
+    if (st >= 0) return RP_OK;
+    for (int i = 0; i < n; i++) rp__request_free(out[i]);
+    memset(out, 0, (size_t)n * sizeof *out);
+    return st;
 }
 
 rp_status rp_engine_submit(rp_engine *e, const rp_request_options *o, rp_request **out,
                            rp_error *err) {
     *out = NULL;
-    rp_request *r = rp__calloc(1, sizeof *r);
-    if (!r) return no_memory(err);
-    r->engine = e;
-    r->submitted_ns = rp__clock_ns();
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->changed, &attr);
-    pthread_condattr_destroy(&attr);
-    rp_status st = build(r, o, err);
-    *out = r; /* the callback may run before enqueue returns */
-    if (st >= 0) st = enqueue(e, r, err);
-    if (st >= 0) return RP_OK;
-    *out = NULL;
-    free_request(r);
-    return st;
-}
-
-rp_status rp_engine_submit_n(rp_engine *e, const rp_request_options *o, int n, rp_request **out,
-                             rp_error *err) {
-    rp_request_options choice = *o;
-    for (int i = 0; i < n; i++, choice.sampling.seed++) {
-        rp_status st = rp_engine_submit(e, &choice, &out[i], err);
-        if (st >= 0) continue;
-        while (i-- > 0) rp_request_release(out[i]);
-        return st;
-    }
-    return RP_OK;
-}
-
-const int32_t *rp_request_prompt_ids(const rp_request *r, size_t *n) {
-    *n = r->n_prompt;
-    return r->history;
-}
-
-bool rp_request_prompt_logprob(rp_request *r, size_t i, float *logprob, const rp_top_logprob **top,
-                               size_t *n_top) {
-    (void)r, (void)i, (void)logprob, (void)top, (void)n_top;
-    return false;
-}
-
-/* ---- reading ---- */
-
-static struct timespec deadline_after(int ms) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
-    return t;
-}
-
-/* Under the lock: copies the text of the event, so that it stays while the answer grows. */
-static bool take_text(rp_request *r, size_t end, rp_event *ev) {
-    rp__bytes_reset(&r->event_text);
-    if (!rp__bytes_add(&r->event_text, r->text.p + r->text_read, end - r->text_read)) return false;
-    r->text_read = end;
-    ev->text = r->event_text.p;
-    ev->text_bytes = r->event_text.n;
-    return true;
-}
-
-static rp_status take_event(rp_request *r, rp_event *ev) {
-    size_t i = r->n_read, n_top = r->n_logprobs > 0 ? (size_t)r->n_logprobs : 0;
-    if (i < r->n_tokens) {
-        *ev = (rp_event){.kind = RP_EVENT_TOKEN,
-                         .id = r->history[r->n_prompt + i],
-                         .logprob = r->logprobs[i],
-                         .top = r->tops ? r->tops + i * n_top : NULL,
-                         .n_top = n_top};
-        if (!take_text(r, r->text_ends[i], ev)) return RP_ENOMEM;
-        r->n_read++;
-        return RP_OK;
-    }
-    if (!r->is_done) return RP_AGAIN;
-    if (r->done_given) return RP_END;
-    *ev = (rp_event){.kind = RP_EVENT_DONE,
-                     .finish = r->finish,
-                     .stop = r->stop_hit,
-                     .usage = r->usage,
-                     .error = r->error};
-    if (!take_text(r, r->text.n, ev)) return RP_ENOMEM;
-    r->done_given = true;
-    return RP_OK;
-}
-
-rp_status rp_request_next(rp_request *r, int timeout_ms, rp_event *out) {
-    rp_engine *e = r->engine;
-    struct timespec deadline = deadline_after(timeout_ms > 0 ? timeout_ms : 0);
-    pthread_mutex_lock(&e->lock);
-    rp_status st;
-    while ((st = take_event(r, out)) == RP_AGAIN) {
-        if (timeout_ms < 0)
-            pthread_cond_wait(&r->changed, &e->lock);
-        else if (pthread_cond_timedwait(&r->changed, &e->lock, &deadline))
-            break;
-    }
-    pthread_mutex_unlock(&e->lock);
-    return st;
-}
-
-rp_status rp_request_wait(rp_request *r, char **text, rp_usage *usage, rp_error *err) {
-    rp_engine *e = r->engine;
-    pthread_mutex_lock(&e->lock);
-    while (!r->is_done) pthread_cond_wait(&r->changed, &e->lock);
-    pthread_mutex_unlock(&e->lock);
-    if (usage) *usage = r->usage;
-    if (text) *text = NULL;
-    if (r->finish == RP_FINISH_ERROR) {
-        if (err) *err = r->error;
-        return r->error.code;
-    }
-    if (!text) return RP_OK;
-    *text = rp__strndup(r->text.p ? r->text.p : "", r->text.n);
-    return *text ? RP_OK : no_memory(err);
-}
-
-void rp_request_cancel(rp_request *r) {
-    atomic_store(&r->is_cancelled, true);
-    pthread_mutex_lock(&r->engine->lock);
-    pthread_cond_signal(&r->engine->wake);
-    pthread_mutex_unlock(&r->engine->lock);
-}
-
-void rp_request_release(rp_request *r) {
-    if (!r) return;
-    rp_engine *e = r->engine;
-    rp_request_cancel(r);
-    pthread_mutex_lock(&e->lock);
-    while (!r->is_done) pthread_cond_wait(&r->changed, &e->lock);
-    pthread_mutex_unlock(&e->lock);
-    free_request(r);
+    return rp_engine_submit_n(e, o, 1, out, err);
 }

@@ -194,6 +194,18 @@ static rp_status run_program(rp__stepper *s, rp__program *p, rp_error *err) {
     return st;
 }
 
+rp_status rp__stepper_copy_block(rp__stepper *s, int32_t from, int32_t to, rp_error *err) {
+    for (int64_t l = 0; l < s->model->h.n_layers; l++) {
+        const rp_tensor *caches[] = {&s->model->layers[l].k_cache, &s->model->layers[l].v_cache};
+        for (int c = 0; c < 2; c++) {
+            size_t n = rp__tensor_item_bytes(caches[c]), at = caches[c]->offset;
+            RP_TRY(rp__buffer_copy(s->cache, at + (size_t)to * n, s->cache, at + (size_t)from * n,
+                                   n, err));
+        }
+    }
+    return RP_OK;
+}
+
 rp_status rp__stepper_run(rp__stepper *s, rp_error *err) {
     const rp__batch *b = &s->batch;
     int i = rp__bucket_find(s->buckets, s->n_buckets, b->n_tokens, b->n_seqs, b->n_rows);

@@ -52,6 +52,9 @@ size_t rp__stepper_bytes(const rp__stepper *s); /* device bytes besides the weig
 rp_status rp__stepper_load(rp__stepper *s, rp_error *err);
 void rp__stepper_clear(rp__stepper *s);
 
+/* Copies a KV block, before the step that is run next. */
+rp_status rp__stepper_copy_block(rp__stepper *s, int32_t from, int32_t to, rp_error *err);
+
 /* Runs s->batch. On success s->logits has n_rows rows of V. n_tokens <= max_tokens, n_seqs and
  * n_rows <= max_seqs. */
 rp_status rp__stepper_run(rp__stepper *s, rp_error *err);

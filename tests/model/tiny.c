@@ -44,7 +44,8 @@ void rp_tiny_open(rp_tiny *t, const rp_tiny_config *c) {
     assert_ok(rp__stepper_plan(&t->stepper, t->model, &sc, &err), err);
     assert_ok(rp__model_load(t->model, NULL, NULL, &err), err);
     assert_ok(rp__stepper_load(&t->stepper, &err), err);
-    assert_ok(rp__kv_init(&t->kv, sc.n_blocks, sc.block_size, &err), err);
+    rp__kv_config kv = {.n_blocks = sc.n_blocks, .block_size = sc.block_size};
+    assert_ok(rp__kv_init(&t->kv, &kv, &err), err);
     t->n_vocab = (int32_t)t->model->h.n_vocab;
 }
 
@@ -79,7 +80,7 @@ void rp_tiny_feed(rp_tiny *t, int n_seqs, const int32_t *const *ids, int n, int 
     rp_error err = {0};
     for (int s = 0; s < n_seqs; s++) {
         seqs[s] = (rp__kv_seq){.blocks = blocks[s], .cap = 64};
-        assert_ok(rp__kv_reserve(&t->kv, &seqs[s], n), err);
+        assert_ok(rp__kv_reserve(&t->kv, &seqs[s], 0, n, NULL), err);
     }
     rp__batch *b = &t->stepper.batch;
     for (int first = 0; first < n; first += chunk) {

@@ -27,7 +27,8 @@ typedef enum rp__command {
     RP_CMD_DEVICES = 1 << 5,
     RP_CMD_BENCH = 1 << 6,
     RP_CMD_VERSION = 1 << 7,
-    RP_CMD_HELP = 1 << 8
+    RP_CMD_HELP = 1 << 8,
+    RP_CMD_SERVE = 1 << 9
 } rp__command;
 
 typedef struct rp__command_info {
@@ -82,6 +83,24 @@ typedef enum rp__option_id {
     RP_OPT_ENFORCE_EAGER,
     RP_OPT_CAPTURE_AT_START,
     RP_OPT_MAX_GRAPHS,
+    RP_OPT_HOST,
+    RP_OPT_PORT,
+    RP_OPT_ALIAS,
+    RP_OPT_API_KEY,
+    RP_OPT_API_KEY_FILE,
+    RP_OPT_SSL_KEY_FILE,
+    RP_OPT_SSL_CERT_FILE,
+    RP_OPT_CORS,
+    RP_OPT_REQUEST_TIMEOUT,
+    RP_OPT_TIMEOUT,
+    RP_OPT_PING_INTERVAL,
+    RP_OPT_MAX_BODY,
+    RP_OPT_MAX_HEADER,
+    RP_OPT_MAX_CONNECTIONS,
+    RP_OPT_STREAM_BUFFER,
+    RP_OPT_IGNORE_UNKNOWN,
+    RP_OPT_SUMMARY_INTERVAL,
+    RP_OPT_LOG_REQUESTS,
     RP_OPT_BENCH_PROMPT,
     RP_OPT_BENCH_GEN,
     RP_OPT_REPETITIONS,

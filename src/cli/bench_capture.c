@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
-#include "cli/json_writer.h"
+#include "base/json_writer.h"
 
 enum { ROWS_MOST = 64, DEFAULT_PAIRS = 15 };
 

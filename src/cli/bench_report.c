@@ -1,7 +1,7 @@
 #include "cli/bench.h"
 
 #include "cli/cli.h"
-#include "cli/json_writer.h"
+#include "base/json_writer.h"
 
 /* "off" is eager; "on" replays whatever can be. */
 static const char *mode_name(rp_capture_mode m) {

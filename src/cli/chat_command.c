@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "cli/cli.h"
-#include "cli/json_writer.h"
+#include "base/json_writer.h"
 
 typedef struct message {
     bool from_model;

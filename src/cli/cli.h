@@ -29,6 +29,7 @@ int rp__cli_inspect(rp__options *o);
 int rp__cli_explain(rp__options *o);
 int rp__cli_devices(rp__options *o);
 int rp__cli_bench(rp__options *o);
+int rp__cli_serve(rp__options *o);
 
 /* ---- console ---- */
 
@@ -87,6 +88,10 @@ bool rp__cli_typed_ahead(void);
 
 /* From now on Ctrl-C is counted; one more before it was reset ends the process at once. */
 void rp__cli_interrupt_init(void);
+/* From now on SIGTERM counts as Ctrl-C does, and either ends a wait. */
+void rp__cli_terminate_init(void);
+/* Waits until one of them came, at most so long; whether it did. */
+bool rp__cli_wait_interrupt(int timeout_ms);
 bool rp__cli_interrupted(void);
 void rp__cli_interrupt_reset(void);
 /* The next byte of the standard input, unbuffered; -1 at its end, and after a Ctrl-C, also one that

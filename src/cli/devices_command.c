@@ -1,6 +1,6 @@
 /* `reprise devices`: what there is, whether it opens here, and why not. */
 #include "cli/cli.h"
-#include "cli/json_writer.h"
+#include "base/json_writer.h"
 
 static void add_row(rp__bytes *b, const rp_device_info *d) {
     double gib = (double)d->memory_bytes / (1 << 30);

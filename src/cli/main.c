@@ -6,10 +6,10 @@
 
 #include "base/fail.h"
 #include "cli/cli.h"
-#include "cli/json_writer.h"
+#include "base/json_writer.h"
 
 /* Commands that are planned and answer for themselves until they are there. */
-static const char *const unbuilt[] = {"serve", "tune"};
+static const char *const unbuilt[] = {"tune"};
 
 static size_t help_width(void) {
     enum { NARROW = 60, WIDE = 100 };
@@ -90,6 +90,8 @@ static int dispatch(rp__options *o) {
         return rp__cli_devices(o);
     case RP_CMD_BENCH:
         return rp__cli_bench(o);
+    case RP_CMD_SERVE:
+        return rp__cli_serve(o);
     case RP_CMD_VERSION:
         return print_version(o);
     case RP_CMD_HELP:

@@ -3,7 +3,7 @@
 
 #include "base/fail.h"
 #include "cli/cli.h"
-#include "cli/json_writer.h"
+#include "base/json_writer.h"
 
 typedef struct run {
     rp__options *o;

@@ -1,5 +1,7 @@
 /* The terminal's echo, and Ctrl-C. */
-#define _GNU_SOURCE /* ppoll */
+#define _GNU_SOURCE /* ppoll, pipe2 */
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -44,20 +46,39 @@ bool rp__cli_typed_ahead(void) {
 /* ---- interrupts ---- */
 
 static volatile sig_atomic_t n_interrupts;
+static int wake_pipe[2] = {-1, -1}; /* a byte for each, as any thread may have got the signal */
 
 static void on_interrupt(int number) {
+    int saved = errno;
     (void)number;
+    if (wake_pipe[1] >= 0 && write(wake_pipe[1], "", 1) < 0) errno = saved; /* seen later then */
+    errno = saved;
     if (++n_interrupts < 2) return;
     restore_terminal();
     _exit(RP_CLI_INTERRUPTED);
 }
 
-void rp__cli_interrupt_init(void) {
+static void count_signal(int number) {
     /* Restarting keeps a write of the answer or of the log whole; ppoll, where the prompt waits,
      * ends all the same. */
     struct sigaction a = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     sigemptyset(&a.sa_mask);
-    sigaction(SIGINT, &a, NULL);
+    sigaction(number, &a, NULL);
+}
+
+void rp__cli_interrupt_init(void) {
+    count_signal(SIGINT);
+}
+
+void rp__cli_terminate_init(void) {
+    if (pipe2(wake_pipe, O_CLOEXEC | O_NONBLOCK)) wake_pipe[0] = wake_pipe[1] = -1;
+    count_signal(SIGTERM);
+}
+
+bool rp__cli_wait_interrupt(int timeout_ms) {
+    struct pollfd p = {.fd = wake_pipe[0], .events = POLLIN};
+    if (!n_interrupts) poll(&p, 1, timeout_ms);
+    return n_interrupts > 0;
 }
 
 bool rp__cli_interrupted(void) {

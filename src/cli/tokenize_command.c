@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
-#include "cli/json_writer.h"
+#include "base/json_writer.h"
 
 /* ---- text to ids ---- */
 

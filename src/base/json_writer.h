@@ -1,7 +1,7 @@
 /* Writing JSON into growing bytes: values one after the other, commas put where they belong.
  * A failed append shows in the bytes' own `failed`. Not thread safe. */
-#ifndef RP_CLI_JSON_WRITER_H
-#define RP_CLI_JSON_WRITER_H
+#ifndef RP_BASE_JSON_WRITER_H
+#define RP_BASE_JSON_WRITER_H
 
 #include <stdint.h>
 

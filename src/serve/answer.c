@@ -1,0 +1,250 @@
+#include "serve/answer.h"
+
+#include <stdio.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "serve/server_impl.h"
+
+rp__answer *rp__answer_create(rp__exchange *x, rp__ask *take) {
+    rp__answer *a = rp__calloc(1, sizeof *a);
+    size_t n_prompts = take->kind == RP_ASK_CHAT ? 1 : take->n_prompts;
+    size_t n = n_prompts * (size_t)take->n; /* both bounded by the table of fields */
+    if (a) a->choices = rp__calloc(n, sizeof *a->choices);
+    if (!a || !a->choices) {
+        rp__ask_clear(take);
+        rp__free(a);
+        return NULL;
+    }
+    a->exchange = x;
+    a->ask = *take;
+    *take = (rp__ask){0};
+    a->n_choices = n;
+    a->created = (int64_t)time(NULL);
+    a->first_token_seconds = -1;
+    snprintf(a->id, sizeof a->id, "%s-%s", a->ask.kind == RP_ASK_CHAT ? "chatcmpl" : "cmpl",
+             x->name);
+    for (size_t i = 0; i < n; i++) {
+        a->choices[i].answer = a;
+        a->choices[i].index = (int)i;
+    }
+    return a;
+}
+
+void rp__answer_destroy(rp__answer *a) {
+    if (!a) return;
+    for (size_t i = 0; i < a->n_choices; i++) {
+        rp__choice *c = &a->choices[i];
+        rp_request_release(c->request);
+        rp__bytes_clear(&c->text);
+        for (size_t k = 0; k < RP_LOGPROB_LISTS; k++) rp__bytes_clear(&c->logprobs[k]);
+    }
+    rp__free(a->choices);
+    rp__bytes_clear(&a->out);
+    rp__ask_clear(&a->ask);
+    rp__free(a);
+}
+
+void rp__answer_cancel(rp__answer *a) {
+    if (a->is_cancelled) return;
+    a->is_cancelled = true;
+    for (size_t i = 0; i < a->n_choices; i++)
+        if (a->choices[i].request && !a->choices[i].is_done)
+            rp_request_cancel(a->choices[i].request);
+}
+
+bool rp__answer_is_streaming(const rp__answer *a) {
+    return a->ask.stream && a->is_started;
+}
+
+bool rp__answer_is_whole(const rp__answer *a) {
+    return !a->ask.stream && a->is_started && !a->n_open;
+}
+
+rp_usage rp__answer_usage(const rp__answer *a) {
+    rp_usage all = {0};
+    for (size_t i = 0; i < a->n_choices; i++) {
+        const rp_usage *u = &a->choices[i].usage;
+        all.n_generated += u->n_generated;
+        if (i % (size_t)a->ask.n) continue;
+        all.n_prompt += u->n_prompt;
+        all.n_cached += u->n_cached;
+    }
+    return all;
+}
+
+const char *rp__answer_finish(const rp__answer *a) {
+    const rp__choice *c = &a->choices[0];
+    return c->is_done ? rp_finish_name(c->finish) : "";
+}
+
+/* ---- what comes from the engine ---- */
+
+static void count_token(rp__choice *c) {
+    rp__answer *a = c->answer;
+    rp__metrics *m = &a->exchange->server->metrics;
+    uint64_t now = rp__clock_ns();
+    if (c->token_ns) {
+        rp__metrics_gap(m, (double)(now - c->token_ns) * 1e-9);
+    } else {
+        double seconds = (double)(now - a->exchange->began_ns) * 1e-9;
+        rp__metrics_first_token(m, seconds);
+        if (a->first_token_seconds < 0) a->first_token_seconds = seconds;
+    }
+    c->token_ns = now;
+}
+
+static size_t n_waiting_bytes(const rp__choice *c) {
+    size_t n = c->text.n;
+    for (size_t k = 0; k < RP_LOGPROB_LISTS; k++) n += c->logprobs[k].n;
+    return n;
+}
+
+static void take_token(rp__choice *c, const rp_event *ev) {
+    rp__answer *a = c->answer;
+    rp__bytes_add(&c->text, ev->text, ev->text_bytes);
+    if (a->ask.options.n_logprobs >= 0)
+        rp__logprob_add(c, rp__exchange_engine(a->exchange), ev);
+    if (a->ask.stream && n_waiting_bytes(c) > a->exchange->server->config.stream_buffer) {
+        a->is_too_slow = true;
+        rp__answer_cancel(a);
+    }
+}
+
+static void take_end(rp__choice *c, const rp_event *ev) {
+    rp__answer *a = c->answer;
+    rp__bytes_add(&c->text, ev->text, ev->text_bytes);
+    if (a->ask.include_stop && ev->stop) rp__bytes_add_str(&c->text, ev->stop);
+    c->finish = ev->finish;
+    c->usage = ev->usage;
+    c->error = ev->error;
+    c->is_done = true;
+    a->n_open--;
+    rp__metrics_done(&a->exchange->server->metrics, ev->finish,
+                     (double)(rp__clock_ns() - a->exchange->began_ns) * 1e-9);
+}
+
+static void on_event(void *user, rp_request *request, const rp_event *ev) {
+    rp__choice *c = user;
+    rp__answer *a = c->answer;
+    rp__exchange *x = a->exchange;
+    (void)request;
+    if (ev->kind == RP_EVENT_TOKEN) count_token(c);
+    pthread_mutex_lock(&x->lock);
+    if (ev->kind == RP_EVENT_TOKEN)
+        take_token(c, ev);
+    else
+        take_end(c, ev);
+    if (a->is_started && (a->ask.stream || !a->n_open)) rp__exchange_wake(x);
+    pthread_mutex_unlock(&x->lock);
+    if (ev->kind == RP_EVENT_DONE) rp__exchange_let_go(x);
+}
+
+/* ---- submitting ---- */
+
+static rp_request_options options_of(rp__answer *a, size_t i_prompt) {
+    rp_request_options o = a->ask.options;
+    const rp__prompt *p = a->ask.n_prompts ? &a->ask.prompts[i_prompt] : NULL;
+    o.on_event = on_event;
+    if (!p) {
+        o.messages = a->ask.messages;
+        o.template_kwargs = a->ask.template_kwargs;
+    } else if (p->text.p) {
+        o.prompt = p->text.p;
+        o.prompt_bytes = p->text.n;
+    } else {
+        o.prompt_ids = p->ids;
+        o.n_prompt_ids = p->n_ids;
+    }
+    return o;
+}
+
+/* The hold and the count come first: the choice may be done before the call returns. */
+static rp_status submit(rp__choice *c, rp_engine *engine, const rp_request_options *o,
+                        rp_error *err) {
+    rp__exchange *x = c->answer->exchange;
+    rp_request *request = NULL;
+    pthread_mutex_lock(&x->lock);
+    c->answer->n_open++;
+    pthread_mutex_unlock(&x->lock);
+    rp__exchange_hold(x);
+    rp_status st = rp_engine_submit(engine, o, &request, err);
+    pthread_mutex_lock(&x->lock);
+    if (st < 0) c->answer->n_open--;
+    c->request = request;
+    pthread_mutex_unlock(&x->lock);
+    if (st < 0) rp__exchange_let_go(x);
+    return st;
+}
+
+static rp_status submit_prompt(rp__answer *a, rp_engine *engine, size_t i_prompt, rp_error *err) {
+    rp_request_options o = options_of(a, i_prompt);
+    for (int k = 0; k < a->ask.n; k++) {
+        rp__choice *c = &a->choices[i_prompt * (size_t)a->ask.n + (size_t)k];
+        o.user = c;
+        RP_TRY(submit(c, engine, &o, err));
+        o.sampling.seed++;
+    }
+    return RP_OK;
+}
+
+/* The prompt's own text comes first in each of its choices. */
+static rp_status set_echo(rp__answer *a, rp_engine *engine, size_t i_prompt, rp_error *err) {
+    const rp__prompt *p = &a->ask.prompts[i_prompt];
+    rp__str text = p->text;
+    if (!text.p) {
+        char *decoded;
+        RP_TRY(rp_engine_detokenize(engine, p->ids, p->n_ids, true, &decoded, &text.n, err));
+        text.p = rp__arena_strndup(&a->ask.arena, decoded, text.n);
+        rp_free(decoded);
+        if (!text.p) return rp__fail(err, RP_ENOMEM, "out of memory for the prompt");
+    }
+    for (int k = 0; k < a->ask.n; k++)
+        a->choices[i_prompt * (size_t)a->ask.n + (size_t)k].echo = text;
+    return RP_OK;
+}
+
+static uint64_t new_seed(void) {
+    uint64_t seed;
+    return getentropy(&seed, sizeof seed) ? rp__clock_ns() : seed;
+}
+
+rp_status rp__answer_start(rp__answer *a, rp_engine *engine, rp__problem *p) {
+    rp__exchange *x = a->exchange;
+    rp_error err = {0};
+    rp_status st = RP_OK;
+    if (!a->ask.has_seed) a->ask.options.sampling.seed = new_seed();
+    for (size_t i = 0; i * (size_t)a->ask.n < a->n_choices && st >= 0; i++) {
+        if (a->ask.echo) st = set_echo(a, engine, i, &err);
+        if (st >= 0) st = submit_prompt(a, engine, i, &err);
+    }
+    pthread_mutex_lock(&x->lock);
+    a->is_started = st >= 0;
+    if (st < 0 || x->is_gone) rp__answer_cancel(a);
+    if (st >= 0) rp__exchange_wake(x);
+    pthread_mutex_unlock(&x->lock);
+    if (st < 0)
+        rp__refuse_error(p, &err, a->ask.kind == RP_ASK_CHAT ? "messages" : "prompt");
+    return st;
+}
+
+/* ---- a whole answer ---- */
+
+static const char *refusal_of(const rp__choice *c) {
+    if (c->finish == RP_FINISH_CANCELLED) return "the answer was cancelled";
+    return c->error.message;
+}
+
+void rp__answer_write(rp__answer *a, rp__bytes *out, rp__problem *p) {
+    for (size_t i = 0; i < a->n_choices; i++) {
+        const rp__choice *c = &a->choices[i];
+        bool is_cancelled = c->finish == RP_FINISH_CANCELLED;
+        if (c->finish == RP_FINISH_STOP || c->finish == RP_FINISH_LENGTH) continue;
+        rp__refuse(p, is_cancelled ? RP_ESTATE : c->error.code, NULL, "%s", refusal_of(c));
+        return;
+    }
+    rp__reply_write(a, out);
+}

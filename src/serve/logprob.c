@@ -1,0 +1,151 @@
+/* Log probabilities in OpenAI's two shapes: chat has one list of objects, completions has four
+ * lists side by side. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_writer.h"
+#include "base/utf8.h"
+#include "serve/answer.h"
+
+/* What OpenAI writes for a probability of zero: JSON has no infinity. */
+#define LEAST_LOGPROB -9999.0
+
+enum { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET }; /* a completion's lists */
+
+typedef struct token_bytes {
+    char *p; /* rp_free */
+    size_t n;
+} token_bytes;
+
+static token_bytes bytes_of(rp_engine *engine, int32_t id) {
+    token_bytes b = {0};
+    if (rp_engine_detokenize(engine, &id, 1, true, &b.p, &b.n, NULL) < 0) b = (token_bytes){0};
+    return b;
+}
+
+static void add_number(rp__bytes *out, const char *key, float logprob) {
+    rp__json_num(out, key, isfinite(logprob) ? (double)logprob : LEAST_LOGPROB);
+}
+
+/* The list's items are written without its brackets: a comma between them. */
+static void separate(rp__bytes *list) {
+    if (list->n) rp__bytes_add_str(list, ", ");
+}
+
+/* ---- chat ---- */
+
+/* Members of one entry; an object is opened by hand, as the writer would see the list's end as a
+ * value before it. */
+static void add_entry(rp__bytes *out, rp_engine *engine, int32_t id, float logprob) {
+    token_bytes b = bytes_of(engine, id);
+    rp__bytes_add_char(out, '{');
+    rp__json_strn(out, "token", b.p ? b.p : "", b.n);
+    add_number(out, "logprob", logprob);
+    rp__json_open(out, "bytes", '[');
+    for (size_t i = 0; i < b.n; i++) rp__json_uint(out, NULL, (unsigned char)b.p[i]);
+    rp__json_close(out, ']');
+    rp_free(b.p);
+}
+
+static void add_chat(rp__choice *c, rp_engine *engine, const rp_event *ev) {
+    rp__bytes *list = &c->logprobs[0];
+    separate(list);
+    add_entry(list, engine, ev->id, ev->logprob);
+    rp__json_open(list, "top_logprobs", '[');
+    for (size_t i = 0; i < ev->n_top; i++) {
+        if (i) rp__bytes_add_str(list, ", ");
+        add_entry(list, engine, ev->top[i].id, ev->top[i].logprob);
+        rp__json_close(list, '}');
+    }
+    rp__json_close(list, ']');
+    rp__json_close(list, '}');
+}
+
+/* ---- completions ---- */
+
+/* Counts the characters that became whole with these bytes; at most three wait. */
+static size_t count_chars(rp__choice *c, const char *p, size_t n) {
+    rp__bytes all = {0};
+    size_t n_chars = 0, at = 0;
+    rp__bytes_add(&all, c->cut, c->n_cut);
+    if (!rp__bytes_add(&all, p, n)) {
+        rp__bytes_clear(&all);
+        return 0;
+    }
+    size_t whole = rp__utf8_complete(all.p, all.n);
+    for (; at < whole; n_chars++) {
+        uint32_t cp;
+        at += rp__utf8_decode(all.p + at, whole - at, &cp);
+    }
+    c->n_cut = all.n - whole < sizeof c->cut ? all.n - whole : 0;
+    memcpy(c->cut, all.p + whole, c->n_cut);
+    rp__bytes_clear(&all);
+    return n_chars;
+}
+
+static void add_top(rp__bytes *list, rp_engine *engine, const rp_event *ev, bool *has_own) {
+    for (size_t i = 0; i < ev->n_top; i++) {
+        token_bytes b = bytes_of(engine, ev->top[i].id);
+        if (i) rp__bytes_add_str(list, ", ");
+        rp__json_add_text(list, b.p ? b.p : "", b.n);
+        rp__bytes_add_str(list, ": ");
+        rp__bytes_printf(list, "%.9g",
+                         isfinite(ev->top[i].logprob) ? (double)ev->top[i].logprob : LEAST_LOGPROB);
+        *has_own |= ev->top[i].id == ev->id;
+        rp_free(b.p);
+    }
+}
+
+static void add_completion(rp__choice *c, rp_engine *engine, const rp_event *ev) {
+    token_bytes b = bytes_of(engine, ev->id);
+    rp__bytes *top = &c->logprobs[TOP_LOGPROBS];
+    double logprob = isfinite(ev->logprob) ? (double)ev->logprob : LEAST_LOGPROB;
+    bool has_own = false;
+    for (size_t k = 0; k < RP_LOGPROB_LISTS; k++) separate(&c->logprobs[k]);
+    rp__json_add_text(&c->logprobs[TOKENS], b.p ? b.p : "", b.n);
+    rp__bytes_printf(&c->logprobs[TOKEN_LOGPROBS], "%.9g", logprob);
+    rp__bytes_printf(&c->logprobs[TEXT_OFFSET], "%zu", c->n_chars);
+    rp__bytes_add_char(top, '{');
+    add_top(top, engine, ev, &has_own);
+    if (!has_own) { /* the chosen token is always there */
+        if (ev->n_top) rp__bytes_add_str(top, ", ");
+        rp__json_add_text(top, b.p ? b.p : "", b.n);
+        rp__bytes_printf(top, ": %.9g", logprob);
+    }
+    rp__bytes_add_char(top, '}');
+    c->n_chars += count_chars(c, b.p, b.n);
+    rp_free(b.p);
+}
+
+void rp__logprob_add(rp__choice *c, rp_engine *engine, const rp_event *event) {
+    if (c->answer->ask.kind == RP_ASK_CHAT)
+        add_chat(c, engine, event);
+    else
+        add_completion(c, engine, event);
+}
+
+static void add_list(rp__bytes *out, const char *key, const rp__bytes *list) {
+    rp__json_open(out, key, '[');
+    rp__bytes_add(out, list->p, list->n);
+    rp__json_close(out, ']');
+    out->failed |= list->failed;
+}
+
+void rp__logprob_write(rp__bytes *out, const rp__choice *c) {
+    if (c->answer->ask.options.n_logprobs < 0) {
+        rp__json_str(out, "logprobs", NULL);
+        return;
+    }
+    rp__json_open(out, "logprobs", '{');
+    if (c->answer->ask.kind == RP_ASK_CHAT) {
+        add_list(out, "content", &c->logprobs[0]);
+        rp__json_str(out, "refusal", NULL);
+    } else {
+        add_list(out, "tokens", &c->logprobs[TOKENS]);
+        add_list(out, "token_logprobs", &c->logprobs[TOKEN_LOGPROBS]);
+        add_list(out, "top_logprobs", &c->logprobs[TOP_LOGPROBS]);
+        add_list(out, "text_offset", &c->logprobs[TEXT_OFFSET]);
+    }
+    rp__json_close(out, '}');
+}

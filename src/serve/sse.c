@@ -1,0 +1,109 @@
+/* The stream of an answer: server-sent events, made as the reader takes them.
+ *
+ * Order: per choice its first chunk (the role), chunks of text as they come, a chunk with the
+ * reason of the end; when all choices ended, the usage chunk if it was asked for, then [DONE].
+ * Choices take turns. A failure after the first byte is an event with an "error" member. */
+#include <microhttpd.h>
+#include <string.h>
+
+#include "serve/answer.h"
+#include "serve/server_impl.h"
+
+static void begin_event(rp__bytes *out) {
+    rp__bytes_add_str(out, "data: ");
+}
+static void end_event(rp__bytes *out) {
+    rp__bytes_add_str(out, "\n\n");
+}
+
+static bool has_more(const rp__choice *c) {
+    return c->text.n > 0 || c->logprobs[0].n > 0;
+}
+
+static void add_error(rp__answer *a, const rp__problem *p) {
+    begin_event(&a->out);
+    rp__problem_write(&a->out, p);
+    end_event(&a->out);
+    a->is_finished = true;
+}
+
+static void add_done(rp__answer *a) {
+    if (a->ask.include_usage) {
+        begin_event(&a->out);
+        rp__reply_usage_chunk(a, &a->out);
+        end_event(&a->out);
+    }
+    begin_event(&a->out);
+    rp__bytes_add_str(&a->out, "[DONE]");
+    end_event(&a->out);
+    a->is_finished = true;
+}
+
+/* Why the stream must end early; false: it goes on. */
+static bool find_failure(const rp__answer *a, rp__problem *p) {
+    if (a->is_too_slow) {
+        rp__refuse(p, RP_ELIMIT, NULL, "the stream was read too slowly: more than %zu bytes waited",
+                   a->exchange->server->config.stream_buffer);
+        return true;
+    }
+    for (size_t i = 0; i < a->n_choices; i++) {
+        const rp__choice *c = &a->choices[i];
+        if (!c->is_done || c->finish == RP_FINISH_STOP || c->finish == RP_FINISH_LENGTH) continue;
+        if (c->finish == RP_FINISH_CANCELLED)
+            rp__refuse(p, RP_ESTATE, NULL, "the answer was cancelled");
+        else
+            rp__refuse_error(p, &c->error, NULL);
+        return true;
+    }
+    return false;
+}
+
+/* One event of this choice, if it has something to say. */
+static bool add_event(rp__answer *a, rp__choice *c) {
+    bool is_last = c->is_done && !c->is_told && c->is_begun && !has_more(c);
+    if (c->is_begun && !has_more(c) && !is_last) return false;
+    begin_event(&a->out);
+    if (is_last)
+        rp__reply_last_chunk(a, c, &a->out);
+    else
+        rp__reply_chunk(a, c, &a->out);
+    end_event(&a->out);
+    c->is_told = is_last;
+    return true;
+}
+
+static bool is_told(const rp__answer *a) {
+    for (size_t i = 0; i < a->n_choices; i++)
+        if (!a->choices[i].is_told) return false;
+    return true;
+}
+
+/* Makes the next events: one of each choice that has something to say. */
+static void make_events(rp__answer *a) {
+    rp__problem p = {0};
+    for (size_t i = 0; i < a->n_choices; i++) add_event(a, &a->choices[i]);
+    if (a->out.n) return;
+    if (find_failure(a, &p)) {
+        rp__answer_cancel(a);
+        add_error(a, &p);
+    } else if (is_told(a)) {
+        add_done(a);
+    } else if (a->exchange->wants_ping) {
+        rp__bytes_add_str(&a->out, ": still working\n\n");
+    }
+    a->exchange->wants_ping = false;
+}
+
+ssize_t rp__answer_read(rp__answer *a, char *buf, size_t cap) {
+    if (a->n_given == a->out.n) {
+        if (a->is_finished) return MHD_CONTENT_READER_END_OF_STREAM;
+        rp__bytes_reset(&a->out);
+        a->n_given = 0;
+        make_events(a);
+        if (a->out.failed) return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    size_t n = a->out.n - a->n_given < cap ? a->out.n - a->n_given : cap;
+    if (n) memcpy(buf, a->out.p + a->n_given, n);
+    a->n_given += n;
+    return (ssize_t)n;
+}

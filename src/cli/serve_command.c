@@ -155,6 +155,21 @@ static int stop(serve *sv) {
     return RP_CLI_OK;
 }
 
+/* How often the engine's health is looked at, and how long a dead one is shown by /health before
+ * the process ends. */
+enum { LOOK_MS = 1000, SHOW_MS = 3000 };
+
+static bool is_dead(const serve *sv, rp_error *err) {
+    rp_status st = rp_engine_health(sv->engine, NULL, err);
+    return st < 0 && st != RP_ESHUTDOWN;
+}
+
+static int end_dead(const rp_error *err) {
+    rp__cli_fail(err);
+    rp__cli_wait_interrupt(SHOW_MS);
+    return RP_CLI_FAILED;
+}
+
 static int run(serve *sv) {
     rp_error err = {0};
     const char *name = sv->config.names[0];
@@ -164,8 +179,8 @@ static int run(serve *sv) {
     if (code) return code == RP_CLI_INTERRUPTED ? RP_CLI_OK : code; /* asked to stop, and stopped */
     rp__server_set_engine(sv->server, sv->engine);
     say("serving", name, rp__server_url(sv->server));
-    while (!rp__cli_wait_interrupt(-1)) {
-    }
+    while (!rp__cli_wait_interrupt(LOOK_MS))
+        if (is_dead(sv, &err)) return end_dead(&err);
     return stop(sv);
 }
 

@@ -126,6 +126,9 @@ static int fill_options(const rp__options *o, rp_engine_options *e, rp__bytes *d
     e->n_threads = threads > 0 ? (int)threads : 0;
     e->n_ctx = (int)rp__options_int(o, RP_OPT_MAX_MODEL_LEN);
     e->max_batch_tokens = (int)rp__options_int(o, RP_OPT_MAX_BATCH_TOKENS);
+    e->prefill_chunk = (int)rp__options_int(o, RP_OPT_PREFILL_CHUNK);
+    e->max_queue = (int)rp__options_int(o, RP_OPT_MAX_QUEUE);
+    e->prefix_cache = rp__options_on(o, RP_OPT_PREFIX_CACHE);
     e->block_size = (int)rp__options_int(o, RP_OPT_BLOCK_SIZE);
     e->n_blocks = (int)rp__options_int(o, RP_OPT_NUM_BLOCKS);
     if (rp__options_given(o, RP_OPT_MAX_NUM_SEQS))

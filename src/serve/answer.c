@@ -13,10 +13,13 @@ rp__answer *rp__answer_create(rp__exchange *x, rp__ask *take) {
     rp__answer *a = rp__calloc(1, sizeof *a);
     size_t n_prompts = take->kind == RP_ASK_CHAT ? 1 : take->n_prompts;
     size_t n = n_prompts * (size_t)take->n; /* both bounded by the table of fields */
-    if (a) a->choices = rp__calloc(n, sizeof *a->choices);
-    if (!a || !a->choices) {
+    if (a) {
+        a->choices = rp__calloc(n, sizeof *a->choices);
+        a->requests = rp__calloc(n, sizeof(rp_request *));
+    }
+    if (!a || !a->choices || !a->requests) {
         rp__ask_clear(take);
-        rp__free(a);
+        rp__answer_destroy(a);
         return NULL;
     }
     a->exchange = x;
@@ -38,11 +41,12 @@ void rp__answer_destroy(rp__answer *a) {
     if (!a) return;
     for (size_t i = 0; i < a->n_choices; i++) {
         rp__choice *c = &a->choices[i];
-        rp_request_release(c->request);
+        rp_request_release(a->requests[i]);
         rp__bytes_clear(&c->text);
         for (size_t k = 0; k < RP_LOGPROB_LISTS; k++) rp__bytes_clear(&c->logprobs[k]);
     }
     rp__free(a->choices);
+    rp__free(a->requests);
     rp__bytes_clear(&a->out);
     rp__ask_clear(&a->ask);
     rp__free(a);
@@ -51,9 +55,8 @@ void rp__answer_destroy(rp__answer *a) {
 void rp__answer_cancel(rp__answer *a) {
     if (a->is_cancelled) return;
     a->is_cancelled = true;
-    for (size_t i = 0; i < a->n_choices; i++)
-        if (a->choices[i].request && !a->choices[i].is_done)
-            rp_request_cancel(a->choices[i].request);
+    for (size_t i = 0; i < a->n_submitted; i++)
+        if (!a->choices[i].is_done) rp_request_cancel(a->requests[i]);
 }
 
 bool rp__answer_is_streaming(const rp__answer *a) {
@@ -103,11 +106,15 @@ static size_t n_waiting_bytes(const rp__choice *c) {
     return n;
 }
 
-static void take_token(rp__choice *c, const rp_event *ev) {
+static void take_token(rp__choice *c, rp_request *request, const rp_event *ev) {
     rp__answer *a = c->answer;
+    rp_engine *engine = rp__exchange_engine(a->exchange);
+    bool has_logprobs = a->ask.options.n_logprobs >= 0;
+    if (has_logprobs && a->ask.echo && !c->has_token) rp__logprob_add_prompt(c, engine, request);
+    c->has_token = true;
+    if (a->ask.prompt_only) return;
     rp__bytes_add(&c->text, ev->text, ev->text_bytes);
-    if (a->ask.options.n_logprobs >= 0)
-        rp__logprob_add(c, rp__exchange_engine(a->exchange), ev);
+    if (has_logprobs) rp__logprob_add(c, engine, ev);
     if (a->ask.stream && n_waiting_bytes(c) > a->exchange->server->config.stream_buffer) {
         a->is_too_slow = true;
         rp__answer_cancel(a);
@@ -116,10 +123,11 @@ static void take_token(rp__choice *c, const rp_event *ev) {
 
 static void take_end(rp__choice *c, const rp_event *ev) {
     rp__answer *a = c->answer;
-    rp__bytes_add(&c->text, ev->text, ev->text_bytes);
+    if (!a->ask.prompt_only) rp__bytes_add(&c->text, ev->text, ev->text_bytes);
     if (a->ask.include_stop && ev->stop) rp__bytes_add_str(&c->text, ev->stop);
     c->finish = ev->finish;
     c->usage = ev->usage;
+    if (a->ask.prompt_only) c->usage.n_generated = 0;
     c->error = ev->error;
     c->is_done = true;
     a->n_open--;
@@ -127,15 +135,22 @@ static void take_end(rp__choice *c, const rp_event *ev) {
                      (double)(rp__clock_ns() - a->exchange->began_ns) * 1e-9);
 }
 
+/* All choices of a prompt share `user`; which of them it is tells the request. The engine fills the
+ * list before it begins with a request. */
+static rp__choice *find_choice(rp__answer *a, const rp_request *request) {
+    size_t i = 0;
+    while (a->requests[i] != request) i++;
+    return &a->choices[i];
+}
+
 static void on_event(void *user, rp_request *request, const rp_event *ev) {
-    rp__choice *c = user;
-    rp__answer *a = c->answer;
+    rp__answer *a = user;
+    rp__choice *c = find_choice(a, request);
     rp__exchange *x = a->exchange;
-    (void)request;
     if (ev->kind == RP_EVENT_TOKEN) count_token(c);
     pthread_mutex_lock(&x->lock);
     if (ev->kind == RP_EVENT_TOKEN)
-        take_token(c, ev);
+        take_token(c, request, ev);
     else
         take_end(c, ev);
     if (a->is_started && (a->ask.stream || !a->n_open)) rp__exchange_wake(x);
@@ -149,6 +164,9 @@ static rp_request_options options_of(rp__answer *a, size_t i_prompt) {
     rp_request_options o = a->ask.options;
     const rp__prompt *p = a->ask.n_prompts ? &a->ask.prompts[i_prompt] : NULL;
     o.on_event = on_event;
+    o.user = a;
+    o.timeout_seconds = a->exchange->server->config.timeout_seconds;
+    if (a->ask.echo) o.n_prompt_logprobs = o.n_logprobs;
     if (!p) {
         o.messages = a->ask.messages;
         o.template_kwargs = a->ask.template_kwargs;
@@ -162,33 +180,38 @@ static rp_request_options options_of(rp__answer *a, size_t i_prompt) {
     return o;
 }
 
-/* The hold and the count come first: the choice may be done before the call returns. */
-static rp_status submit(rp__choice *c, rp_engine *engine, const rp_request_options *o,
-                        rp_error *err) {
-    rp__exchange *x = c->answer->exchange;
-    rp_request *request = NULL;
-    pthread_mutex_lock(&x->lock);
-    c->answer->n_open++;
-    pthread_mutex_unlock(&x->lock);
-    rp__exchange_hold(x);
-    rp_status st = rp_engine_submit(engine, o, &request, err);
-    pthread_mutex_lock(&x->lock);
-    if (st < 0) c->answer->n_open--;
-    c->request = request;
-    pthread_mutex_unlock(&x->lock);
-    if (st < 0) rp__exchange_let_go(x);
-    return st;
+/* Holds and counts come first: a choice may be done before the call returns. */
+static void expect(rp__answer *a, size_t n) {
+    pthread_mutex_lock(&a->exchange->lock);
+    a->n_open += n;
+    pthread_mutex_unlock(&a->exchange->lock);
+    for (size_t i = 0; i < n; i++) rp__exchange_hold(a->exchange);
+}
+
+/* Nothing comes for these choices any more, and their requests are gone. */
+static void forget(rp__answer *a, size_t first, size_t n) {
+    size_t n_missing = 0;
+    pthread_mutex_lock(&a->exchange->lock);
+    for (size_t i = first; i < first + n; i++) {
+        n_missing += !a->choices[i].is_done;
+        a->choices[i].is_done = true;
+        a->requests[i] = NULL;
+    }
+    a->n_open -= n_missing;
+    pthread_mutex_unlock(&a->exchange->lock);
+    for (size_t i = 0; i < n_missing; i++) rp__exchange_let_go(a->exchange);
 }
 
 static rp_status submit_prompt(rp__answer *a, rp_engine *engine, size_t i_prompt, rp_error *err) {
     rp_request_options o = options_of(a, i_prompt);
-    for (int k = 0; k < a->ask.n; k++) {
-        rp__choice *c = &a->choices[i_prompt * (size_t)a->ask.n + (size_t)k];
-        o.user = c;
-        RP_TRY(submit(c, engine, &o, err));
-        o.sampling.seed++;
-    }
-    return RP_OK;
+    size_t n = (size_t)a->ask.n, first = i_prompt * n;
+    expect(a, n);
+    rp_status st = rp_engine_submit_n(engine, &o, a->ask.n, a->requests + first, err);
+    if (st < 0)
+        forget(a, first, n);
+    else
+        a->n_submitted = first + n;
+    return st;
 }
 
 /* The prompt's own text comes first in each of its choices. */

@@ -16,7 +16,6 @@ enum { RP_LOGPROB_LISTS = 4 };
 typedef struct rp__choice {
     rp__answer *answer;
     int index;
-    rp_request *request; /* NULL: not submitted */
     rp__str echo;        /* the prompt's text, given first */
     rp__bytes text;      /* not yet sent */
     rp__bytes logprobs[RP_LOGPROB_LISTS];
@@ -24,6 +23,7 @@ typedef struct rp__choice {
     char cut[4];           /* bytes of a character that is not whole yet */
     size_t n_cut;
     uint64_t token_ns;     /* of the last token */
+    bool has_token;
     bool is_begun;         /* its first chunk was sent */
     bool is_done, is_told; /* ended; and the stream said so */
     rp_finish finish;
@@ -37,7 +37,8 @@ struct rp__answer {
     char id[160];
     int64_t created;
     rp__choice *choices;
-    size_t n_choices, n_open; /* n_open: submitted and not done */
+    rp_request **requests; /* of each choice */
+    size_t n_choices, n_submitted, n_open; /* n_open: submitted and not done */
     bool is_started;          /* every choice was submitted */
     bool is_cancelled, is_too_slow, is_finished; /* is_finished: the stream's last bytes are made */
     rp__bytes out;                               /* of a stream: made and not yet given away */
@@ -74,6 +75,8 @@ void rp__reply_usage_chunk(rp__answer *a, rp__bytes *out);
 
 /* logprob.c: one token's entries, appended to the choice's lists. */
 void rp__logprob_add(rp__choice *c, rp_engine *engine, const rp_event *event);
+/* Those of an echoed prompt, which come before. */
+void rp__logprob_add_prompt(rp__choice *c, rp_engine *engine, rp_request *request);
 void rp__logprob_write(rp__bytes *out, const rp__choice *c); /* the member "logprobs" */
 
 #endif

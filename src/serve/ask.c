@@ -65,6 +65,13 @@ static rp_status check_together(rp__ask *ask, rp__problem *p) {
     if (ask->n_top >= 0 && !ask->has_logprobs)
         return rp__refuse(p, RP_EINVAL, "top_logprobs", "top_logprobs needs logprobs: true");
     if (ask->has_logprobs) ask->options.n_logprobs = ask->n_top > 0 ? ask->n_top : 0;
+    if (ask->prompt_only && !ask->echo)
+        return rp__refuse(p, RP_EINVAL, "max_tokens", "max_tokens is 0, which needs echo: true");
+    rp_request_options *o = &ask->options;
+    if (o->continue_final_message && ask->has_generation_prompt && o->add_generation_prompt)
+        return rp__refuse(p, RP_EINVAL, "continue_final_message",
+                          "continue_final_message and add_generation_prompt exclude each other");
+    if (o->continue_final_message) o->add_generation_prompt = false;
     if (ask->include_usage && !ask->stream)
         return rp__refuse(p, RP_EINVAL, "stream_options", "stream_options needs stream: true");
     return RP_OK;

@@ -8,7 +8,12 @@
 #include "base/fail.h"
 #include "serve/ask.h"
 
-enum { CHAT = RP_ASK_CHAT, TEXT = RP_ASK_COMPLETION, ANSWERS = CHAT | TEXT };
+enum {
+    CHAT = RP_ASK_CHAT,
+    TEXT = RP_ASK_COMPLETION,
+    ANSWERS = CHAT | TEXT,
+    TEMPLATES = CHAT | RP_ASK_TEMPLATE | RP_ASK_TOKENIZE
+};
 
 enum {
     MOST_STOPS = 16,        /* each is looked for at every byte */
@@ -254,6 +259,16 @@ static rp_status take_top_k(rp__ask *ask, const char *name, const json_t *v, rp_
     return RP_OK;
 }
 
+/* Zero has a meaning for completions: an echoed prompt alone. The engine makes at least one. */
+static rp_status take_max_tokens(rp__ask *ask, const char *name, const json_t *v,
+                                 rp__problem *p) {
+    int64_t n;
+    RP_TRY(take_whole(name, v, ask->kind == RP_ASK_CHAT ? 1 : 0, INT_MOST, &n, p));
+    ask->prompt_only = n == 0;
+    ask->options.max_tokens = n ? (int)n : 1;
+    return RP_OK;
+}
+
 /* Newer name of max_tokens, which it wins over. */
 static rp_status take_max_completion(rp__ask *ask, const char *name, const json_t *v,
                                      rp__problem *p) {
@@ -309,6 +324,21 @@ static rp_status take_kwargs(rp__ask *ask, const char *name, const json_t *v, rp
                : rp__refuse(p, RP_ENOMEM, NULL, "out of memory for the request");
 }
 
+static rp_status take_cache_salt(rp__ask *ask, const char *name, const json_t *v,
+                                 rp__problem *p) {
+    if (!json_is_string(v)) return wrong_type(name, "a string", v, p);
+    ask->options.cache_salt = json_string_value(v);
+    if (json_string_length(v) && json_string_length(v) == strlen(ask->options.cache_salt))
+        return RP_OK;
+    return rp__refuse(p, RP_EINVAL, name, "%s is empty or has a zero byte", name);
+}
+
+static rp_status take_generation_prompt(rp__ask *ask, const char *name, const json_t *v,
+                                        rp__problem *p) {
+    ask->has_generation_prompt = true;
+    return take_bool(name, v, &ask->options.add_generation_prompt, p);
+}
+
 static rp_status take_response_format(rp__ask *ask, const char *name, const json_t *v,
                                       rp__problem *p) {
     (void)ask;
@@ -327,7 +357,7 @@ static rp_status take_response_format(rp__ask *ask, const char *name, const json
 /* clang-format off */
 static const field fields[] = {
     {"model", F_TAKE, 0xff, .take = take_model},
-    {"messages", F_TAKE, CHAT | RP_ASK_TEMPLATE | RP_ASK_TOKENIZE, .take = take_messages},
+    {"messages", F_TAKE, TEMPLATES, .take = take_messages},
     {"prompt", F_TAKE, TEXT, .take = take_prompt},
     {"prompt", F_TAKE, RP_ASK_TOKENIZE, .take = take_text},
     {"content", F_TAKE, RP_ASK_TOKENIZE, .take = take_text},
@@ -339,11 +369,12 @@ static const field fields[] = {
     {"with_pieces", F_BOOL, RP_ASK_TOKENIZE, .offset = AT(with_pieces)},
 
     /* how long */
-    {"max_tokens", F_INT, ANSWERS, 1, INT_MOST, .offset = AT(options.max_tokens)},
+    {"max_tokens", F_TAKE, ANSWERS, .take = take_max_tokens},
     {"max_completion_tokens", F_TAKE, CHAT, .take = take_max_completion},
     {"stop", F_TAKE, ANSWERS, .take = take_stop},
     {"stop_token_ids", F_TAKE, ANSWERS, .take = take_stop_ids},
     {"include_stop_str_in_output", F_BOOL, ANSWERS, .offset = AT(include_stop)},
+    {"min_tokens", F_INT, ANSWERS, 0, INT_MOST, .offset = AT(options.min_tokens)},
     {"ignore_eos", F_BOOL, ANSWERS, .offset = AT(options.ignore_eos)},
 
     /* sampling */
@@ -367,10 +398,18 @@ static const field fields[] = {
     {"top_logprobs", F_INT, CHAT, 0, 20, .offset = AT(n_top)},
     {"logprobs", F_INT, TEXT, 0, 5, .offset = AT(options.n_logprobs)},
     {"echo", F_BOOL, TEXT, .offset = AT(echo)},
+    {"skip_special_tokens", F_BOOL, ANSWERS, .offset = AT(options.skip_special_tokens)},
     {"response_format", F_TAKE, ANSWERS, .take = take_response_format},
 
+    /* when */
+    {"priority", F_INT, ANSWERS, -1e6, 1e6, .offset = AT(options.priority)},
+    {"cache_salt", F_TAKE, ANSWERS, .take = take_cache_salt},
+    {"cache_prompt", F_BOOL, ANSWERS, .offset = AT(options.use_prefix_cache)},
+
     /* the template */
-    {"chat_template_kwargs", F_TAKE, CHAT | RP_ASK_TEMPLATE | RP_ASK_TOKENIZE, .take = take_kwargs},
+    {"add_generation_prompt", F_TAKE, TEMPLATES, .take = take_generation_prompt},
+    {"continue_final_message", F_BOOL, TEMPLATES, .offset = AT(options.continue_final_message)},
+    {"chat_template_kwargs", F_TAKE, TEMPLATES, .take = take_kwargs},
 
     /* change nothing here by what they mean: notes for the provider's books, his choice of
      * machines, hints to a cache that needs none */

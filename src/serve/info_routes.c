@@ -12,13 +12,28 @@ void rp__route_page(rp__exchange *x) {
     rp__exchange_reply(x, 200, "text/html; charset=utf-8", &out);
 }
 
+/* No step takes so long: the device hangs, though it reports nothing. */
+#define HUNG_SECONDS 300.0
+
+static void check_engine(rp_engine *engine, rp__problem *p) {
+    rp_error err = {0};
+    double seconds = 0;
+    if (rp_engine_health(engine, &seconds, &err) < 0)
+        rp__refuse_http(p, 503, "engine_dead", "%s", err.message);
+    else if (seconds > HUNG_SECONDS)
+        rp__refuse_http(p, 503, "engine_hung", "a step has taken %.0f seconds so far", seconds);
+}
+
 void rp__route_health(rp__exchange *x) {
     rp__server *s = x->server;
+    rp_engine *engine = atomic_load(&s->engine);
     rp__problem p = {0};
     if (atomic_load(&s->state) != RP_SERVER_OPEN)
         rp__refuse_http(&p, 503, "shutting_down", "the server is shutting down");
-    else if (!atomic_load(&s->engine))
+    else if (!engine)
         rp__refuse_http(&p, 503, "loading", "the model is still loading");
+    else
+        check_engine(engine, &p);
     if (p.http) {
         rp__exchange_refuse(x, &p);
         return;

@@ -47,20 +47,28 @@ void rp__log_exchange(const rp__exchange *x) {
     write_line(&line);
 }
 
+static double percent(uint64_t part, uint64_t whole) {
+    return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
 void rp__log_summary(rp__server *s, double seconds) {
     rp_engine *engine = atomic_load(&s->engine);
     if (!engine || s->config.is_quiet) return;
     rp_engine_stats now = {.bytes = sizeof now}, *last = &s->last_stats;
     rp_engine_get_stats(engine, &now);
     uint64_t n_prompt = now.n_prompt_tokens - last->n_prompt_tokens,
-             n_generated = now.n_generated_tokens - last->n_generated_tokens;
+             n_generated = now.n_generated_tokens - last->n_generated_tokens,
+             n_hits = now.n_prefix_hits - last->n_prefix_hits,
+             n_queries = now.n_prefix_queries - last->n_prefix_queries;
     *last = now;
     if (!n_prompt && !n_generated) return;
     uint64_t n_blocks = now.blocks_live + now.blocks_cached + now.blocks_free;
     rp__bytes line = {0};
     add_time(&line);
-    rp__bytes_printf(&line, "prompt %.1f tokens/s, generation %.1f tokens/s, KV %.0f %%",
+    rp__bytes_printf(&line, "prompt %.1f tokens/s, generation %.1f tokens/s, running %llu, "
+                     "waiting %llu, KV %.0f %%, prefix hits %.0f %%",
                      (double)n_prompt / seconds, (double)n_generated / seconds,
-                     n_blocks ? 100.0 * (double)now.blocks_live / (double)n_blocks : 0);
+                     (unsigned long long)now.n_running, (unsigned long long)now.n_waiting,
+                     percent(now.blocks_live, n_blocks), percent(n_hits, n_queries));
     write_line(&line);
 }

@@ -13,19 +13,14 @@
 
 enum { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET }; /* a completion's lists */
 
-typedef struct token_bytes {
-    char *p; /* rp_free */
-    size_t n;
-} token_bytes;
-
-static token_bytes bytes_of(rp_engine *engine, int32_t id) {
-    token_bytes b = {0};
-    if (rp_engine_detokenize(engine, &id, 1, true, &b.p, &b.n, NULL) < 0) b = (token_bytes){0};
-    return b;
+static rp__str bytes_of(rp_engine *engine, int32_t id) {
+    rp__str b = {0};
+    b.p = rp_engine_token_bytes(engine, id, &b.n);
+    return b.p ? b : (rp__str){"", 0};
 }
 
-static void add_number(rp__bytes *out, const char *key, float logprob) {
-    rp__json_num(out, key, isfinite(logprob) ? (double)logprob : LEAST_LOGPROB);
+static double json_logprob(float logprob) {
+    return isfinite(logprob) ? (double)logprob : LEAST_LOGPROB;
 }
 
 /* The list's items are written without its brackets: a comma between them. */
@@ -38,14 +33,13 @@ static void separate(rp__bytes *list) {
 /* Members of one entry; an object is opened by hand, as the writer would see the list's end as a
  * value before it. */
 static void add_entry(rp__bytes *out, rp_engine *engine, int32_t id, float logprob) {
-    token_bytes b = bytes_of(engine, id);
+    rp__str b = bytes_of(engine, id);
     rp__bytes_add_char(out, '{');
-    rp__json_strn(out, "token", b.p ? b.p : "", b.n);
-    add_number(out, "logprob", logprob);
+    rp__json_strn(out, "token", b.p, b.n);
+    rp__json_num(out, "logprob", json_logprob(logprob));
     rp__json_open(out, "bytes", '[');
     for (size_t i = 0; i < b.n; i++) rp__json_uint(out, NULL, (unsigned char)b.p[i]);
     rp__json_close(out, ']');
-    rp_free(b.p);
 }
 
 static void add_chat(rp__choice *c, rp_engine *engine, const rp_event *ev) {
@@ -84,38 +78,66 @@ static size_t count_chars(rp__choice *c, const char *p, size_t n) {
     return n_chars;
 }
 
-static void add_top(rp__bytes *list, rp_engine *engine, const rp_event *ev, bool *has_own) {
-    for (size_t i = 0; i < ev->n_top; i++) {
-        token_bytes b = bytes_of(engine, ev->top[i].id);
+static void add_pair(rp__bytes *out, rp__str token, float logprob) {
+    rp__json_add_text(out, token.p, token.n);
+    rp__bytes_printf(out, ": %.9g", json_logprob(logprob));
+}
+
+/* The best tokens, and the chosen one wherever it stands. */
+static void add_top(rp__bytes *list, rp_engine *engine, int32_t id, float logprob,
+                    const rp_top_logprob *top, size_t n_top) {
+    bool has_own = false;
+    rp__bytes_add_char(list, '{');
+    for (size_t i = 0; i < n_top; i++) {
         if (i) rp__bytes_add_str(list, ", ");
-        rp__json_add_text(list, b.p ? b.p : "", b.n);
-        rp__bytes_add_str(list, ": ");
-        rp__bytes_printf(list, "%.9g",
-                         isfinite(ev->top[i].logprob) ? (double)ev->top[i].logprob : LEAST_LOGPROB);
-        *has_own |= ev->top[i].id == ev->id;
-        rp_free(b.p);
+        add_pair(list, bytes_of(engine, top[i].id), top[i].logprob);
+        has_own |= top[i].id == id;
     }
+    if (!has_own) {
+        if (n_top) rp__bytes_add_str(list, ", ");
+        add_pair(list, bytes_of(engine, id), logprob);
+    }
+    rp__bytes_add_char(list, '}');
+}
+
+static void add_token(rp__choice *c, rp__str token) {
+    for (size_t k = 0; k < RP_LOGPROB_LISTS; k++) separate(&c->logprobs[k]);
+    rp__json_add_text(&c->logprobs[TOKENS], token.p, token.n);
+    rp__bytes_printf(&c->logprobs[TEXT_OFFSET], "%zu", c->n_chars);
 }
 
 static void add_completion(rp__choice *c, rp_engine *engine, const rp_event *ev) {
-    token_bytes b = bytes_of(engine, ev->id);
-    rp__bytes *top = &c->logprobs[TOP_LOGPROBS];
-    double logprob = isfinite(ev->logprob) ? (double)ev->logprob : LEAST_LOGPROB;
-    bool has_own = false;
-    for (size_t k = 0; k < RP_LOGPROB_LISTS; k++) separate(&c->logprobs[k]);
-    rp__json_add_text(&c->logprobs[TOKENS], b.p ? b.p : "", b.n);
-    rp__bytes_printf(&c->logprobs[TOKEN_LOGPROBS], "%.9g", logprob);
-    rp__bytes_printf(&c->logprobs[TEXT_OFFSET], "%zu", c->n_chars);
-    rp__bytes_add_char(top, '{');
-    add_top(top, engine, ev, &has_own);
-    if (!has_own) { /* the chosen token is always there */
-        if (ev->n_top) rp__bytes_add_str(top, ", ");
-        rp__json_add_text(top, b.p ? b.p : "", b.n);
-        rp__bytes_printf(top, ": %.9g", logprob);
-    }
-    rp__bytes_add_char(top, '}');
+    rp__str b = bytes_of(engine, ev->id);
+    add_token(c, b);
+    rp__bytes_printf(&c->logprobs[TOKEN_LOGPROBS], "%.9g", json_logprob(ev->logprob));
+    add_top(&c->logprobs[TOP_LOGPROBS], engine, ev->id, ev->logprob, ev->top, ev->n_top);
     c->n_chars += count_chars(c, b.p, b.n);
-    rp_free(b.p);
+}
+
+/* A token that the engine put first is no part of the text that is echoed. */
+static bool is_put_first(const rp__choice *c, size_t i, rp__str token) {
+    return !i && !rp__str_starts(c->echo, token);
+}
+
+void rp__logprob_add_prompt(rp__choice *c, rp_engine *engine, rp_request *request) {
+    size_t n;
+    const int32_t *ids = rp_request_prompt_ids(request, &n);
+    for (size_t i = 0; i < n; i++) {
+        float logprob = 0;
+        const rp_top_logprob *top = NULL;
+        size_t n_top = 0;
+        rp__str b = bytes_of(engine, ids[i]);
+        bool has = rp_request_prompt_logprob(request, i, &logprob, &top, &n_top);
+        add_token(c, b);
+        if (has) {
+            rp__bytes_printf(&c->logprobs[TOKEN_LOGPROBS], "%.9g", json_logprob(logprob));
+            add_top(&c->logprobs[TOP_LOGPROBS], engine, ids[i], logprob, top, n_top);
+        } else { /* nothing comes before the first token that could foretell it */
+            rp__bytes_add_str(&c->logprobs[TOKEN_LOGPROBS], "null");
+            rp__bytes_add_str(&c->logprobs[TOP_LOGPROBS], "null");
+        }
+        if (!is_put_first(c, i, b)) c->n_chars += count_chars(c, b.p, b.n);
+    }
 }
 
 void rp__logprob_add(rp__choice *c, rp_engine *engine, const rp_event *event) {

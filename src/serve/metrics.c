@@ -43,7 +43,7 @@ void rp__metrics_gap(rp__metrics *m, double seconds) {
 void rp__metrics_done(rp__metrics *m, rp_finish finish, double seconds) {
     observe(m, &m->whole, seconds);
     pthread_mutex_lock(&m->lock);
-    if ((unsigned)finish < RP_METRICS_FINISHES) m->n_finished[finish]++;
+    if ((unsigned)finish < RP_N_FINISHES) m->n_finished[finish]++;
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -128,10 +128,9 @@ static void add_server(const page *p, rp__metrics *m) {
     add_histogram(p, "vllm:e2e_request_latency_seconds", "From the request to its last token.",
                   &m->whole);
     begin(p, "vllm:request_success_total", "counter", "Answers by the reason of their end.");
-    for (unsigned f = RP_FINISH_STOP; f < RP_METRICS_FINISHES; f++)
-        if (rp_finish_name((rp_finish)f) != rp_finish_name(RP_FINISH_NONE))
-            add_value(p, "vllm:request_success_total", "finished_reason",
-                      rp_finish_name((rp_finish)f), (double)m->n_finished[f]);
+    for (unsigned f = RP_FINISH_STOP; f < RP_N_FINISHES; f++)
+        add_value(p, "vllm:request_success_total", "finished_reason",
+                  rp_finish_name((rp_finish)f), (double)m->n_finished[f]);
     begin(p, "reprise_http_responses_total", "counter", "Replies by the hundreds of their status.");
     for (size_t i = 1; i < sizeof hundreds / sizeof *hundreds; i++)
         add_value(p, "reprise_http_responses_total", "status", hundreds[i], (double)m->n_http[i]);
@@ -147,6 +146,18 @@ static void add_blocks(const page *p, const rp_engine_stats *s) {
     add_value(p, name, "state", "live", (double)s->blocks_live);
     add_value(p, name, "state", "cached", (double)s->blocks_cached);
     add_value(p, name, "state", "free", (double)s->blocks_free);
+}
+
+static void add_queue(const page *p, const rp_engine_stats *s) {
+    add_gauge(p, "vllm:num_requests_running", "Answers being generated.", (double)s->n_running);
+    add_gauge(p, "vllm:num_requests_waiting", "Requests in the queue.", (double)s->n_waiting);
+    add_count(p, "vllm:num_preemptions_total", "Requests put back as KV blocks ran out.",
+              s->n_preemptions);
+    add_count(p, "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
+              s->n_prefix_queries);
+    add_count(p, "vllm:prefix_cache_hits_total", "Prompt tokens found there.", s->n_prefix_hits);
+    add_count(p, "reprise_queue_refusals_total", "Requests refused as the queue was full.",
+              s->n_queue_full);
 }
 
 static void add_steps(const page *p, const rp_engine_stats *s) {
@@ -176,6 +187,7 @@ static void add_engine(const page *p, rp_engine *engine) {
     rp_engine_get_stats(engine, &s);
     add_count(p, "vllm:prompt_tokens_total", "Prompt tokens computed.", s.n_prompt_tokens);
     add_count(p, "vllm:generation_tokens_total", "Tokens generated.", s.n_generated_tokens);
+    add_queue(p, &s);
     add_blocks(p, &s);
     add_steps(p, &s);
 }

@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "reprise/reprise.h"
 
-enum { RP_HISTOGRAM_BUCKETS = 24, RP_METRICS_FINISHES = 8 };
+enum { RP_HISTOGRAM_BUCKETS = 24 };
 
 typedef struct rp__histogram {
     const double *bounds; /* ascending */
@@ -22,7 +22,7 @@ typedef struct rp__histogram {
 typedef struct rp__metrics {
     pthread_mutex_t lock;
     rp__histogram first_token, gap, whole; /* seconds */
-    uint64_t n_finished[RP_METRICS_FINISHES]; /* by rp_finish */
+    uint64_t n_finished[RP_N_FINISHES];       /* by rp_finish */
     uint64_t n_http[6];                       /* by hundreds of the status */
 } rp__metrics;
 

@@ -10,6 +10,13 @@ static void refuse(rp__exchange *x, const rp_error *err, const char *param) {
     rp__exchange_refuse(x, &p);
 }
 
+static rp_status apply_template(rp_engine *engine, const rp__ask *ask, char **text, rp_error *err) {
+    rp_request_options o = ask->options;
+    o.messages = ask->messages;
+    o.template_kwargs = ask->template_kwargs;
+    return rp_engine_apply_template(engine, &o, text, err);
+}
+
 /* The ids of the ask's text, or of its messages put through the template. */
 static rp_status tokenize(rp_engine *engine, const rp__ask *ask, int32_t **ids, size_t *n,
                           rp_error *err) {
@@ -17,8 +24,7 @@ static rp_status tokenize(rp_engine *engine, const rp__ask *ask, int32_t **ids, 
         return rp_engine_tokenize(engine, ask->prompts[0].text.p, ask->prompts[0].text.n,
                                   ask->add_special, ask->parse_special, ids, n, err);
     char *text;
-    rp_status st =
-        rp_engine_apply_template(engine, ask->messages, ask->template_kwargs, &text, err);
+    rp_status st = apply_template(engine, ask, &text, err);
     if (st < 0) return st;
     st = rp_engine_tokenize(engine, text, rp__str_of(text).n, ask->add_special, true, ids, n, err);
     rp_free(text);
@@ -28,14 +34,9 @@ static rp_status tokenize(rp_engine *engine, const rp__ask *ask, int32_t **ids, 
 static void add_pieces(rp_engine *engine, const int32_t *ids, size_t n, rp__bytes *out) {
     rp__json_open(out, "token_strs", '[');
     for (size_t i = 0; i < n; i++) {
-        char *text;
         size_t bytes;
-        if (rp_engine_detokenize(engine, &ids[i], 1, true, &text, &bytes, NULL) < 0) {
-            out->failed = true;
-            break;
-        }
-        rp__json_strn(out, NULL, text, bytes);
-        rp_free(text);
+        const char *text = rp_engine_token_bytes(engine, ids[i], &bytes);
+        rp__json_strn(out, NULL, text ? text : "", text ? bytes : 0);
     }
     rp__json_close(out, ']');
 }
@@ -93,8 +94,7 @@ void rp__route_apply_template(rp__exchange *x) {
     if (!rp__route_parse(x, RP_ASK_TEMPLATE, &ask)) return;
     rp_error err = {0};
     char *text = NULL;
-    rp_status st = rp_engine_apply_template(rp__exchange_engine(x), ask.messages,
-                                            ask.template_kwargs, &text, &err);
+    rp_status st = apply_template(rp__exchange_engine(x), &ask, &text, &err);
     rp__ask_clear(&ask);
     if (st < 0) {
         refuse(x, &err, "messages");

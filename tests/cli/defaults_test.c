@@ -25,6 +25,9 @@ RP_TEST(cli, engine_defaults_are_the_librarys) {
     assert_int_equal(rp__options_int(&o, RP_OPT_MAX_MODEL_LEN), e.n_ctx);
     assert_int_equal(rp__options_int(&o, RP_OPT_MAX_NUM_SEQS), e.max_seqs);
     assert_int_equal(rp__options_int(&o, RP_OPT_MAX_BATCH_TOKENS), e.max_batch_tokens);
+    assert_int_equal(rp__options_int(&o, RP_OPT_PREFILL_CHUNK), e.prefill_chunk);
+    assert_int_equal(rp__options_int(&o, RP_OPT_MAX_QUEUE), e.max_queue);
+    assert_true(rp__options_on(&o, RP_OPT_PREFIX_CACHE) == e.prefix_cache);
     assert_int_equal(rp__options_int(&o, RP_OPT_BLOCK_SIZE), e.block_size);
     assert_int_equal(rp__options_int(&o, RP_OPT_NUM_BLOCKS), e.n_blocks);
     assert_int_equal(rp__options_int(&o, RP_OPT_MAX_GRAPHS), e.max_graphs);

@@ -12,7 +12,7 @@ ARGS         ?=
 CONFIGURE  = cmake -G Ninja -DRP_WERROR=$(RP_WERROR) -DCMAKE_INSTALL_PREFIX=$(PREFIX) -S .
 COMPILE    = cmake --build $(1) -j $(JOBS)
 
-.PHONY: all setup build run test bench asan ubsan tsan fuzz lint format install clean help
+.PHONY: all setup build run test bench asan ubsan tsan stress fuzz lint format install clean help
 all: build
 
 setup:
@@ -44,6 +44,11 @@ asan:  ## the C tests under the address sanitizer
 ubsan: ## the C tests under the undefined behaviour sanitizer
 tsan:  ## the C tests under the thread sanitizer
 
+stress: setup ## tiny limits, graphs that come and go, under both address and undefined sanitizers
+	@$(CONFIGURE) -B $(BUILD)-$@ -DRP_STRESS=ON -DRP_SANITIZE=address,undefined >/dev/null
+	@$(call COMPILE,$(BUILD)-$@)
+	$(BUILD)-$@/reprise-tests $(FILTER)
+
 fuzz: ## run each fuzzer for FUZZ_SECONDS (60) on its corpus; needs clang
 	@tools/setup.sh build fuzz
 	@CC=clang $(CONFIGURE) -B $(BUILD)-fuzz -DRP_FUZZ=ON -DRP_TESTS=OFF \
@@ -62,7 +67,7 @@ install: build ## install below PREFIX (/usr/local); DESTDIR is honoured
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean: ## remove every build folder
-	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-ubsan $(BUILD)-tsan $(BUILD)-fuzz
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-ubsan $(BUILD)-tsan $(BUILD)-stress $(BUILD)-fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

@@ -48,6 +48,8 @@ typedef struct rp_engine_options {
     rp_activations activations;
     rp_capture_mode capture;
     int max_graphs; /* graphs kept at once (default 32); the least recently used goes first */
+    size_t max_graph_bytes;    /* a plan whose graphs need more device bytes is refused (default 0:
+                                  what they need, within memory) */
     bool capture_at_start;     /* capture every bucket before READY instead of on first use */
     const char *chat_template; /* Jinja text used instead of the model's own; NULL */
     rp_progress_fn progress;
@@ -84,6 +86,7 @@ typedef struct rp_engine_info {
     int64_t n_params;
     int n_layers, n_embd, n_vocab, n_ctx, n_ctx_train;
     size_t weight_bytes, kv_bytes, arena_bytes; /* on the device */
+    size_t graph_bytes; /* kept free there for graphs; 0: the device cannot tell beforehand */
     bool has_chat_template;
     bool is_simulated; /* device times are not real */
     double load_seconds;
@@ -118,13 +121,13 @@ typedef struct rp_engine_stats { /* since creation */
     uint64_t n_device_losses;                       /* after each the device was opened again */
     rp_reason_count eager_reasons[12];              /* why steps ran eagerly */
     uint32_t n_eager_reasons;
-    uint64_t n_running, n_waiting; /* requests now */
-    uint64_t n_preemptions;        /* requests put back because KV blocks ran out */
-    uint64_t n_prefix_queries, n_prefix_hits; /* prompt tokens looked up in the prefix cache and
-                                                 found there */
-    uint64_t n_finished[RP_N_FINISHES];       /* requests by rp_finish */
-    uint64_t n_queue_full;                    /* requests refused with RP_EQUEUE */
-    uint64_t n_first_tokens;                  /* requests that got their first token, and: */
+    uint64_t n_running, n_waiting;             /* requests now */
+    uint64_t n_preemptions;                    /* requests put back because KV blocks ran out */
+    uint64_t n_prefix_queries, n_prefix_hits;  /* prompt tokens looked up in the prefix cache and
+                                                  found there */
+    uint64_t n_finished[RP_N_FINISHES];        /* requests by rp_finish */
+    uint64_t n_queue_full;                     /* requests refused with RP_EQUEUE */
+    uint64_t n_first_tokens;                   /* requests that got their first token, and: */
     double queue_seconds, first_token_seconds; /* sums over them, from submit on */
 } rp_engine_stats;
 RP_API void rp_engine_get_stats(rp_engine *engine, rp_engine_stats *out); /* set out->bytes first */
@@ -156,8 +159,9 @@ typedef struct rp_sampling {
 RP_API rp_sampling rp_sampling_default(void);
 
 typedef struct rp_usage {
-    uint32_t n_prompt, n_cached, n_generated; /* n_cached: prompt tokens found in the prefix cache */
-    uint32_t n_preemptions;                   /* times it was put back, and computed again */
+    uint32_t n_prompt, n_cached,
+        n_generated;        /* n_cached: prompt tokens found in the prefix cache */
+    uint32_t n_preemptions; /* times it was put back, and computed again */
     double queue_seconds, prefill_seconds,
         decode_seconds; /* until the first step, the first token, the end */
 } rp_usage;
@@ -210,7 +214,7 @@ typedef struct rp_request_options {
     int min_tokens; /* no end of text, stop id or stop string before so many (default 0) */
     bool ignore_eos;
     bool skip_special_tokens; /* control tokens of the answer give no text (default true) */
-    const char *const *stop; /* texts that end the answer; not part of it */
+    const char *const *stop;  /* texts that end the answer; not part of it */
     size_t n_stop;
     const int32_t *stop_ids;
     size_t n_stop_ids;
@@ -218,7 +222,8 @@ typedef struct rp_request_options {
     int n_logprobs; /* -1 (default): none; 0: of the chosen token; 1 to 20: and of so many best ones
                      */
     int n_prompt_logprobs; /* the same for the prompt's own tokens, see rp_request_prompt_logprob;
-                              the prompt is then computed in small steps, without the prefix cache */
+                              the prompt is then computed in small steps, without the prefix cache
+                            */
 
     int priority;           /* lower is served first (default 0; -1000000 to 1000000); a step of
                                priority weighs as much as 10 seconds of waiting: nobody starves */
@@ -335,6 +340,11 @@ typedef struct rp_device_info {
     size_t memory_bytes;
 } rp_device_info;
 RP_API bool rp_device_info_at(size_t i, rp_device_info *out);
+
+/* Whether a device sees each input that was written just before a replay: n_rounds of copying 1 and
+ * 513 integers. RP_EDEVICE says what was written and what was read. `options` as in engines. */
+RP_API rp_status rp_device_selftest(const char *name, const char *options, uint32_t n_rounds,
+                                    rp_error *err);
 
 /* One tokenizer without a model's weights. */
 typedef struct rp_vocab rp_vocab;

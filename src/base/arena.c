@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/stress.h"
 
 struct rp__arena_chunk {
     struct rp__arena_chunk *next;
@@ -11,7 +12,7 @@ struct rp__arena_chunk {
     _Alignas(16) unsigned char data[];
 };
 
-enum { MIN_CHUNK = 16 * 1024 };
+enum { MIN_CHUNK = RP_STRESSED(16 * 1024, 1) };
 
 static struct rp__arena_chunk *add_chunk(rp__arena *a, size_t bytes) {
     size_t cap = a->chunk ? a->chunk->cap * 2 : MIN_CHUNK;

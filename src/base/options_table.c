@@ -57,7 +57,8 @@ static const rp__command_info commands[] = {
      "what a model file holds and needs"},
     {RP_CMD_EXPLAIN, "explain", "reprise explain MODEL [options]",
      "the recorded program of a model"},
-    {RP_CMD_DEVICES, "devices", "reprise devices [--json]", "the devices there are"},
+    {RP_CMD_DEVICES, "devices", "reprise devices [--json | --selftest [NAME...]]",
+     "the devices there are"},
     {RP_CMD_BENCH, "bench", "reprise bench [capture] MODEL [options]",
      "measure speed; `bench capture`: eager against replay"},
     {RP_CMD_VERSION, "version", "reprise version", "the version"},
@@ -263,6 +264,10 @@ static const rp__option rows[RP_N_OPTIONS] = {
         .default_text = "32", .min = 1,
         .max = 65536, .help = "recorded steps kept at once; the least recently used goes first",
         .group = IN_CAPTURE, .commands = LOADS},
+    [RP_OPT_MAX_GRAPH_BYTES] = {.name = "max-graph-bytes", .kind = RP_OPT_INT, .value = "BYTES",
+        .default_text = "0", .min = 0, .max = 1e15,
+        .help = "refuse to start when recorded steps would need more; 0: what they need",
+        .group = IN_CAPTURE, .commands = LOADS},
 
     /* ---- server ---- */
     [RP_OPT_HOST] = {.name = "host", .kind = RP_OPT_STRING, .value = "ADDRESS",
@@ -373,6 +378,9 @@ static const rp__option rows[RP_N_OPTIONS] = {
     [RP_OPT_DETOKENIZE] = {.name = "detokenize", .shorts = "d", .kind = RP_OPT_FLAG,
         .help = "the input is token ids: print their text", .group = IN_OUTPUT,
         .commands = RP_CMD_TOKENIZE},
+    [RP_OPT_SELFTEST] = {.name = "selftest", .kind = RP_OPT_ACTION,
+        .help = "100,000 replays on each device (or on the named ones): is every input seen?",
+        .group = IN_OUTPUT, .commands = RP_CMD_DEVICES},
     [RP_OPT_JSON] = {.name = "json", .kind = RP_OPT_FLAG, .help = "print JSON",
         .group = IN_OUTPUT,
         .commands = RP_CMD_RUN | RP_CMD_TOKENIZE | RP_CMD_INSPECT | RP_CMD_DEVICES | RP_CMD_BENCH |

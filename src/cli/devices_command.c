@@ -1,4 +1,5 @@
-/* `reprise devices`: what there is, whether it opens here, and why not. */
+/* `reprise devices`: what there is, whether it opens here, and why not; and whether a replay sees
+ * what was written just before it. */
 #include "cli/cli.h"
 #include "base/json_writer.h"
 
@@ -27,7 +28,34 @@ static void add_object(rp__bytes *b, const rp_device_info *d) {
     rp__json_close(b, '}');
 }
 
+/* ---- the self-test ---- */
+
+enum { SELFTEST_ROUNDS = 100000 };
+
+static int test_device(const char *name) {
+    rp_error err = {0};
+    if (rp_device_selftest(name, NULL, SELFTEST_ROUNDS, &err) < 0) {
+        fprintf(stderr, "reprise: %s: %s\n", name, err.message);
+        return RP_CLI_FAILED;
+    }
+    printf("%s: %d replays of 1 and of 513 integers, each input was seen\n", name, SELFTEST_ROUNDS);
+    fflush(stdout);
+    return RP_CLI_OK;
+}
+
+/* All are tested, also after one has failed. */
+static int test_devices(const rp__options *o) {
+    rp_device_info d = {.bytes = sizeof d};
+    int code = RP_CLI_OK;
+    for (size_t i = 0; i < o->n_positional; i++)
+        if (test_device(o->positional[i])) code = RP_CLI_FAILED;
+    for (size_t i = 0; !o->n_positional && rp_device_info_at(i, &d); i++)
+        if (d.usable && test_device(d.name)) code = RP_CLI_FAILED;
+    return rp__cli_finish_output(code);
+}
+
 int rp__cli_devices(rp__options *o) {
+    if (rp__options_on(o, RP_OPT_SELFTEST)) return test_devices(o);
     rp__bytes b = {0};
     rp_device_info d = {.bytes = sizeof d};
     bool as_json = rp__options_on(o, RP_OPT_JSON);

@@ -78,6 +78,7 @@ static int fill_capture(const rp__options *o, rp_engine_options *e) {
     if (eager->is_on && eager->origin > capture->origin) e->capture = RP_CAPTURE_OFF;
     e->capture_at_start = rp__options_on(o, RP_OPT_CAPTURE_AT_START);
     e->max_graphs = (int)rp__options_int(o, RP_OPT_MAX_GRAPHS);
+    e->max_graph_bytes = (size_t)rp__options_int(o, RP_OPT_MAX_GRAPH_BYTES);
     return RP_CLI_OK;
 }
 

@@ -92,10 +92,13 @@ rp_status rp__capture_check_free(rp_buffer *buf, rp_error *err) {
 }
 
 static rp_status refuse_cold(rp_device *dev, const rp_op *op, rp_error *err) {
-    char text[OP_TEXT];
+    char text[OP_TEXT], difference[OP_TEXT / 2] = "none of its kind is";
+    const rp_op *last = &dev->last_prepared[op->kind];
+    if (last->n_out) rp__op_difference(op, last, difference, sizeof difference);
     rp__fail(err, RP_ECAPTURE_COLD,
-             "%s is not prepared on %s: run or prepare it once before capturing",
-             rp__op_text(op, text, sizeof text), dev->api->name);
+             "%s is not prepared on %s (%s%s): run or prepare it once before capturing",
+             rp__op_text(op, text, sizeof text), dev->api->name, difference,
+             last->n_out ? " as in the last one that is" : "");
     return rp__capture_poison(dev, RP_ECAPTURE_COLD, err);
 }
 

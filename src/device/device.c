@@ -6,6 +6,7 @@
  * Invariants: a device function is never called while `lost` is set, but for free, graph_destroy
  * and close; a buffer's generation grows before the write that it counts is issued. */
 #include <stdatomic.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/alloc.h"
@@ -192,6 +193,7 @@ rp_status rp__device_reopen(rp_device *dev, rp_error *err) {
     if (dev->self) dev->api->close(dev->self);
     dev->self = NULL;
     rp__keys_clear(&dev->warm);
+    memset(dev->last_prepared, 0, sizeof dev->last_prepared);
     dev->config.is_reopen = true;
     rp_status status = open_self(dev, err);
     if (status == RP_OK) status = reopen_buffers(dev, err);
@@ -589,6 +591,8 @@ static rp_status prepare(rp_device *dev, const rp_op *op, uint64_t key, rp_error
                         rp__op_text(op, text, sizeof text));
     }
     RP_TRY(rp__device_note(dev, dev->api->prepare(dev->self, op, err), err));
+    dev->last_prepared[op->kind] = *op;
+    dev->last_prepared[op->kind].label = NULL; /* borrowed for the call */
     return rp__keys_add(&dev->warm, key)
                ? RP_OK
                : rp__fail(err, RP_ENOMEM, "no memory to remember a prepared op");

@@ -56,7 +56,8 @@ struct rp_device {
     rp_error lost; /* code not 0: refuses everything but taking it down and reopening */
     rp__buffer_box *buffers, *parked;
     rp_graph *graphs, *slot;
-    rp__keys warm; /* ops that are prepared: their keys */
+    rp__keys warm;                 /* ops that are prepared: their keys */
+    rp_op last_prepared[RP_N_OPS]; /* the last one of each kind, for messages; n_out 0: none */
     rp__capture capture;
     void *library;       /* the shared object the table is in, closed last; or NULL */
     bool is_unprotected; /* tests only: hides_temporaries is ignored, so that the hazard can be seen

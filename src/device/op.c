@@ -422,6 +422,36 @@ static void operands_text(const rp_tensor *t, int n_operands, const char *comma,
                         t[i].n_dims ? rp__tensor_text(&t[i], shape, sizeof shape) : "none");
 }
 
+static bool is_same_operand(const rp_tensor *a, const rp_tensor *b) {
+    uint64_t x[KEY_TENSOR] = {0}, y[KEY_TENSOR] = {0};
+    tensor_words(a, x);
+    tensor_words(b, y);
+    return !memcmp(x, y, sizeof x);
+}
+
+static bool operands_differ(const char *what, const rp_tensor *a, int n_a, const rp_tensor *b,
+                            int n_b, char *out, size_t cap) {
+    static const rp_tensor none;
+    char is[128], was[128];
+    for (int i = 0; i < n_a || i < n_b; i++) {
+        const rp_tensor *x = i < n_a ? &a[i] : &none, *y = i < n_b ? &b[i] : &none;
+        if (is_same_operand(x, y)) continue;
+        snprintf(out, cap, "%s %d is %s, not %s", what, i,
+                 x->n_dims ? rp__tensor_text(x, is, sizeof is) : "absent",
+                 y->n_dims ? rp__tensor_text(y, was, sizeof was) : "absent");
+        return true;
+    }
+    return false;
+}
+
+char *rp__op_difference(const rp_op *op, const rp_op *other, char *out, size_t cap) {
+    if (!operands_differ("input", op->in, op->n_in, other->in, other->n_in, out, cap) &&
+        !operands_differ("output", op->out, op->n_out, other->out, other->n_out, out, cap) &&
+        !operands_differ("live count", &op->live, 1, &other->live, 1, out, cap))
+        snprintf(out, cap, "its scalars are others");
+    return out;
+}
+
 char *rp__op_text(const rp_op *op, char *out, size_t cap) {
     size_t n = 0;
     rp__op_text_add(out, cap, &n, "%s%s%s", rp__op_name(op->kind), op->label ? " " : "",

@@ -37,6 +37,10 @@ rp_status rp__op_check_overlap(const rp_op *op,
  * mean the same kernel. */
 uint64_t rp__op_key(const rp_op *op);
 
+/* The first thing in which two ops of one kind have different keys: "input 0 is [3, 64] F32, not
+ * [1, 64] F32"; returns out. */
+char *rp__op_difference(const rp_op *op, const rp_op *other, char *out, size_t cap);
+
 /* "matmul blk.0.attn_q [1, 64] F32 x [64, 64] Q4_0 -> [1, 64] F32" into out; returns out. */
 char *rp__op_text(const rp_op *op, char *out, size_t cap);
 

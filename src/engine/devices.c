@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fail.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "engine/engine_impl.h"
@@ -16,6 +17,17 @@ static void set_path(void) {
 void rp__devices_prepare(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, set_path);
+}
+
+rp_status rp_device_selftest(const char *name, const char *options, uint32_t n_rounds,
+                             rp_error *err) {
+    rp_device_config config = {.bytes = sizeof config, .options = options};
+    rp_device *device;
+    rp__devices_prepare();
+    RP_TRY(rp__device_open(name, &config, &device, err));
+    rp_status status = rp__device_selftest(device, n_rounds, err);
+    rp__device_close(device);
+    return status;
 }
 
 bool rp_device_info_at(size_t i, rp_device_info *out) {

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/stress.h"
 #include "engine/engine_impl.h"
 #include "engine/fit.h"
 #include "engine/vocab.h"
@@ -57,20 +58,27 @@ static rp_status check_options(const rp_engine_options *o, rp_error *err) {
     return RP_OK;
 }
 
-/* Graphs may have what was planned for them and what the plan leaves over. */
+/* Graphs may have what was planned for them and what the plan leaves over, within their limit. */
 static void bound_graphs(rp__stepper *s, const rp__fit *fit) {
+    size_t *most = &s->config.replay.max_graph_bytes;
+    *most = fit->graph_limit;
+    if (fit->has_region || !fit->available) return;
     size_t left = fit->available - (fit->need - fit->graphs);
-    if (fit->available) s->config.replay.max_graph_bytes = left ? left : 1;
+    if (!left) left = 1;
+    if (!*most || left < *most) *most = left;
 }
+
+enum { STRESS_SEQS = 3 }; /* sequences stepping together, in the stress build */
 
 static rp_status plan_engine(rp_engine *e, const rp_engine_options *o, rp_error *err) {
     RP_TRY(rp__plan_engine(e->checkpoint, e->device, o, &e->model, &e->stepper, err));
-    e->max_seqs = o->max_seqs;
+    e->max_seqs = o->max_seqs > STRESS_SEQS ? RP_STRESSED(o->max_seqs, STRESS_SEQS) : o->max_seqs;
     e->max_open =
         o->max_seqs + (o->max_queue ? o->max_queue : rp_engine_options_default().max_queue);
     rp__fit fit = rp__fit_of(e->model, &e->stepper);
     RP_TRY(rp__fit_check(e->checkpoint, e->device, o, &fit, err));
     bound_graphs(&e->stepper, &fit);
+    e->info.graph_bytes = fit.graphs;
     return RP_OK;
 }
 
@@ -141,6 +149,7 @@ static void fill_info(rp_engine *e, uint64_t start_ns) {
                           .weight_bytes = e->model->weights.bytes,
                           .kv_bytes = e->stepper.cache_bytes,
                           .arena_bytes = e->stepper.arena_bytes,
+                          .graph_bytes = i->graph_bytes,
                           .has_chat_template = e->chat_template != NULL};
     const rp_device_properties *props = rp__device_props(e->device);
     i->is_simulated = props->is_simulated;
@@ -206,6 +215,8 @@ static rp_status open_engine(rp_engine *e, const rp_engine_options *o, rp_error 
         RP_TRY(rp__stepper_capture_all(&e->stepper, err));
     e->mode = o->capture;
     fill_info(e, start);
+    rp__log(RP_LOG_INFO, "graphs: %d captured in %zu bytes, %zu planned", e->stepper.replay.n_held,
+            rp__replayer_graph_bytes(&e->stepper.replay), e->info.graph_bytes);
     return start_thread(e, err);
 }
 

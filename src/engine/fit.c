@@ -1,6 +1,7 @@
 #include "engine/fit.h"
 
 #include "base/fail.h"
+#include "base/stress.h"
 #include "tensor/dtype.h"
 
 /* ---- planning ---- */
@@ -14,19 +15,24 @@ static rp_status cache_type(const char *parameter, const char *name, rp_dtype *o
                     parameter, name);
 }
 
+enum { STRESS_FREE = 2 }; /* KV blocks beside those of one sequence, in the stress build */
+
 static rp_status plan_steps(rp__model *m, const rp_engine_options *o, rp__stepper *s,
                             rp_error *err) {
-    rp__stepper_config c = {.max_seqs = o->max_seqs, .block_size = o->block_size};
-    int64_t per_seq = (m->n_ctx + o->block_size - 1) / o->block_size;
-    int64_t n_blocks = (o->n_blocks ? o->n_blocks : per_seq * o->max_seqs) + 1; /* and the sink */
-    if (n_blocks < 2 || n_blocks > INT32_MAX / o->block_size - 1)
+    rp__stepper_config c = {.max_seqs = o->max_seqs, .block_size = RP_STRESSED(o->block_size, 1)};
+    int64_t per_seq = (m->n_ctx + c.block_size - 1) / c.block_size;
+    int64_t n_blocks = RP_STRESSED(per_seq * o->max_seqs, per_seq + STRESS_FREE);
+    if (o->n_blocks) n_blocks = (int64_t)o->n_blocks * o->block_size / c.block_size;
+    n_blocks++; /* and the sink */
+    if (n_blocks < 2 || n_blocks > INT32_MAX / c.block_size - 1)
         return rp__fail(err, RP_EINVAL, "the number of KV blocks is %lld, expected 2 to %d",
-                        (long long)n_blocks, (int)(INT32_MAX / o->block_size - 1));
+                        (long long)n_blocks, (int)(INT32_MAX / c.block_size - 1));
     c.n_blocks = (int32_t)n_blocks;
     c.max_tokens = o->max_batch_tokens > o->max_seqs ? o->max_batch_tokens : o->max_seqs;
     RP_TRY(cache_type("cache_type_k", o->cache_type_k, &c.k_type, err));
     RP_TRY(cache_type("cache_type_v", o->cache_type_v, &c.v_type, err));
-    c.replay = (rp__replay_config){.mode = o->capture, .max_graphs = o->max_graphs};
+    c.replay = (rp__replay_config){
+        .mode = o->capture, .max_graphs = o->max_graphs, .max_graph_bytes = o->max_graph_bytes};
     return rp__stepper_plan(s, m, &c, err);
 }
 
@@ -44,15 +50,26 @@ rp_status rp__plan_engine(const rp__checkpoint *c, rp_device *device, const rp_e
 
 /* ---- fitting ---- */
 
-/* Every bucket is captured sooner or later, as far as the store has places. */
+/* Every segment is captured sooner or later; where the store has fewer places, any of them may be
+ * in it. */
 static size_t graph_bytes(const rp__stepper *s) {
     const rp__replay_config *c = &s->config.replay;
-    size_t largest = 0, n = (size_t)(c->max_graphs < s->n_buckets ? c->max_graphs : s->n_buckets);
-    for (int i = 0; i < s->n_buckets; i++) {
-        size_t bytes = rp__graph_bytes_bound(s->device, (size_t)s->programs[i].n_ops);
-        if (bytes > largest) largest = bytes;
-    }
-    return c->mode == RP_CAPTURE_OFF ? 0 : n * largest;
+    size_t largest = 0, all = 0, n = 0;
+    for (int i = 0; i < s->n_buckets; i++)
+        for (int32_t k = 0; k < s->programs[i].n_segments; k++, n++) {
+            size_t n_ops = (size_t)s->programs[i].segments[k].n_ops;
+            size_t bytes = rp__graph_bytes_bound(s->device, n_ops);
+            all += bytes;
+            if (bytes > largest) largest = bytes;
+        }
+    if (c->mode == RP_CAPTURE_OFF) return 0;
+    return n <= (size_t)c->max_graphs ? all : (size_t)c->max_graphs * largest;
+}
+
+static size_t graph_limit(const rp__stepper *s) {
+    size_t asked = s->config.replay.max_graph_bytes,
+           region = rp__device_props(s->device)->graph_region_bytes;
+    return asked && region ? (asked < region ? asked : region) : asked + region;
 }
 
 rp__fit rp__fit_of(const rp__model *m, const rp__stepper *s) {
@@ -61,11 +78,14 @@ rp__fit rp__fit_of(const rp__model *m, const rp__stepper *s) {
                  .arena = s->arena_bytes,
                  .inputs_outputs = s->input_bytes + s->output_bytes,
                  .graphs = graph_bytes(s),
+                 .graph_limit = graph_limit(s),
+                 .has_region = rp__device_props(s->device)->graph_region_bytes > 0,
                  .available = rp__device_props(s->device)->memory_bytes,
                  .n_ctx = m->n_ctx,
                  .n_seqs = s->config.max_seqs};
-    f.need = f.weights + rp__stepper_bytes(s) + f.graphs;
-    f.fits = !f.available || f.need <= f.available;
+    f.need = f.weights + rp__stepper_bytes(s) + (f.has_region ? 0 : f.graphs);
+    f.fits =
+        (!f.available || f.need <= f.available) && (!f.graph_limit || f.graphs <= f.graph_limit);
     return f;
 }
 
@@ -112,6 +132,11 @@ int64_t rp__fit_largest_ctx(const rp__checkpoint *c, rp_device *device, const rp
 rp_status rp__fit_check(const rp__checkpoint *c, rp_device *device, const rp_engine_options *o,
                         const rp__fit *fit, rp_error *err) {
     if (fit->fits) return RP_OK;
+    if (fit->graph_limit && fit->graphs > fit->graph_limit)
+        return rp__fail(err, RP_ENOMEM,
+                        "the graphs of recorded steps need %zu bytes on %s and %zu are there for "
+                        "them; fewer graphs (max_graphs is %d) or sequences need less",
+                        fit->graphs, rp__device_name(device), fit->graph_limit, o->max_graphs);
     return rp__fail(
         err, RP_ENOMEM,
         "the model needs %zu bytes on %s (weights %zu, KV cache %zu, arena %zu, step "

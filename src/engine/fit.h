@@ -22,8 +22,10 @@ rp_status rp__plan_engine(const rp__checkpoint *c, rp_device *device, const rp_e
 
 typedef struct rp__fit {
     size_t weights, kv_cache, arena, inputs_outputs, graphs; /* device bytes by purpose */
-    size_t need;                                             /* all of them */
-    size_t available;                                        /* 0: the device does not say */
+    size_t graph_limit; /* what graphs may take: as asked, or the device's region; 0: no limit */
+    bool has_region;    /* graphs take nothing of `available` */
+    size_t need;        /* of `available` */
+    size_t available;   /* 0: the device does not say */
     bool fits;
     int64_t n_ctx;
     int32_t n_seqs;
@@ -36,7 +38,8 @@ rp__fit rp__fit_of(const rp__model *model, const rp__stepper *stepper);
 int64_t rp__fit_largest_ctx(const rp__checkpoint *c, rp_device *device, const rp_engine_options *o,
                             const rp__fit *fit);
 
-/* RP_OK when it fits; RP_ENOMEM with needed and available bytes and the largest context. */
+/* RP_OK when it fits; RP_ENOMEM with needed and available bytes, of graphs or of all; the latter
+ * with the largest context. */
 rp_status rp__fit_check(const rp__checkpoint *c, rp_device *device, const rp_engine_options *o,
                         const rp__fit *fit, rp_error *err);
 

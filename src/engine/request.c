@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/stress.h"
 #include "base/utf8.h"
 #include "engine/engine_impl.h"
 
@@ -161,7 +162,7 @@ static rp_status copy_settings(rp_request *r, const rp_request_options *o, rp_er
 
 /* Bytes of text reserved per token, so that a step need not grow the answer: more than nearly every
  * token has. */
-enum { TEXT_PER_TOKEN = 16, TEXT_SLACK = 4096 };
+enum { TEXT_PER_TOKEN = RP_STRESSED(16, 0), TEXT_SLACK = RP_STRESSED(4096, 1) };
 
 /* The most positions that a sequence can have: those of the context, or of all KV blocks when they
  * are fewer. */

@@ -6,9 +6,10 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/stress.h"
 
 enum {
-    WARM_STEPS = 2,
+    WARM_STEPS = 1,          /* eager ones before the first capture: everything is compiled then */
     MAX_LOSSES = 2,          /* one may have had another reason */
     MAX_WAIT = 4096,         /* eager steps between captures of a graph that never earns itself */
     CLEAR_PAIRS = 2,         /* so many pairs decide when each shows a gain of CLEAR_PERCENT, */
@@ -101,6 +102,16 @@ void rp__replayer_reset(rp__replayer *r) {
 
 void rp__replayer_set_mode(rp__replayer *r, rp_capture_mode mode) {
     r->config.mode = mode;
+}
+
+/* In the stress build graphs come and go. */
+static void churn(rp__replayer *r) {
+    enum { ONE_IN = 5 };
+    if (!rp__stress_chance(&r->stress, ONE_IN) || !r->n_held) return;
+    int i = (int)(rp__stress_draw(&r->stress) % (uint32_t)r->n_held);
+    rp__segment *s = r->held[i];
+    drop_graph(r, i);
+    s->wait = 1 + rp__stress_draw(&r->stress) % 3;
 }
 
 /* ---- running ---- */
@@ -316,15 +327,25 @@ static bool is_measured_now(const rp__segment *s) {
     return !s->is_decided || s->n_eager + s->n_replays >= s->remeasure_at;
 }
 
+static rp_status prepare(const rp__replayer *r, const rp__program *p, const rp__segment *s,
+                         rp_error *err) {
+    for (int32_t i = 0; i < s->n_ops; i++)
+        RP_TRY(rp__device_prepare(r->device, &p->ops[s->first_op + i], err));
+    return RP_OK;
+}
+
 static rp_status run_without_graph(rp__replayer *r, const rp__program *p, rp__segment *s,
                                    int32_t n_live, rp_error *err) {
     bool is_auto = r->config.mode == RP_CAPTURE_AUTO;
     if (is_auto && s->is_decided && !s->is_replay_faster && !is_measured_now(s))
         return run_eager(r, p, s, RP_WHY_EAGER_FASTER, err);
     if (s->n_warm >= s->wait) return capture(r, p, s, err);
-    /* The last eager step before the capture is warm: it is the first half of the first pair. */
+    /* The last eager step before the capture is the first half of the first pair. */
     bool is_last = s->n_warm + 1 == s->wait && !s->has_half && !s->n_pairs;
-    if (is_auto && !s->is_decided && is_last) return measure(r, p, s, n_live, err);
+    if (is_auto && !s->is_decided && is_last) {
+        RP_TRY(prepare(r, p, s, err)); /* compiling is no part of what a step takes */
+        return measure(r, p, s, n_live, err);
+    }
     return run_eager(r, p, s, s->n_captures ? RP_WHY_EVICTED : RP_WHY_WARMING, err);
 }
 
@@ -344,6 +365,7 @@ static rp_status run_segment(rp__replayer *r, const rp__program *p, rp__segment 
 
 rp_status rp__replayer_run(rp__replayer *r, rp__program *p, int32_t n_live, rp_error *err) {
     rp__assert(p->is_bound, "a program is run before it is bound");
+    churn(r);
     r->step_before = r->step;
     r->step = r->tick;
     for (int32_t i = 0; i < p->n_segments; i++) {

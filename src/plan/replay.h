@@ -1,13 +1,12 @@
 /* The replay policy: whether a segment runs op by op or as a captured graph. The only copy of this
  * decision.
  *
- * Life of a segment: eager while cold, for two steps at least (the first compiles, the second shows
- * that nothing more is) -> captured -> with RP_CAPTURE_ON: replayed; with RP_CAPTURE_AUTO: measured
- * (eager and replay take turns in pairs of steps, two pairs when they agree clearly, up to
- * seven otherwise) -> replayed or eager, whichever median is lower. It is measured again after ever
- * longer stretches, so seldom that measuring costs less than half a percent, and the decision then
- * changes only for a gain that every pair shows. A refused capture leaves the segment eager, with
- * the reason.
+ * Life of a segment: eager while cold, for one step -> captured -> with RP_CAPTURE_ON: replayed;
+ * with RP_CAPTURE_AUTO: measured (eager and replay take turns in pairs of steps, two pairs when
+ * they agree clearly, up to seven otherwise) -> replayed or eager, whichever median is lower. It is
+ * measured again after ever longer stretches, so seldom that measuring costs less than half a
+ * percent, and the decision then changes only for a gain that every pair shows. A refused capture
+ * leaves the segment eager, with the reason.
  *
  * Graphs are kept in a store bounded by count and bytes; the least recently replayed one goes
  * first. Its segment keeps its decision and is captured again after as many eager steps as before,
@@ -46,6 +45,7 @@ typedef struct rp__replayer {
     uint64_t step, step_before; /* `tick` when this step began, and the one before: a loss may be
                                    noticed a step late */
     rp__segment *capturing;     /* whose capture has not ended well yet */
+    uint32_t stress;            /* draws of the stress build */
 } rp__replayer;
 
 rp_status rp__replayer_init(rp__replayer *r, rp_device *device, const rp__replay_config *config,

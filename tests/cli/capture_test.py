@@ -1,6 +1,7 @@
 """`reprise bench capture` and `reprise inspect --fit` as a user meets them."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -90,8 +91,20 @@ def test_a_model_that_does_not_fit_is_refused_with_numbers():
     assert b"the model needs" in done.stderr and b"65536 are available" in done.stderr
 
 
+def test_graphs_over_the_cap_are_refused_with_the_number():
+    options = ["-m", MODEL, "-p", "x", "-n", "2", "-v", "--capture-at-start", *SIMULATED]
+    done = reprise("run", *options)
+    planned = re.search(rb"graphs: \d+ captured in (\d+) bytes, (\d+) planned", done.stderr)
+    need = int(planned[1])
+    assert need == int(planned[2]) > 0
+    assert reprise("run", *options, "--max-graph-bytes", need).returncode == 0
+    done = reprise("run", *options, "--max-graph-bytes", need - 1)
+    assert done.returncode == FAILED
+    assert b"recorded steps need %d bytes" % need in done.stderr
+
+
 def test_eager_steps_by_reason_when_verbose():
     done = reprise("run", "-m", MODEL, "-p", "hi", "-n", "8", "-v", "--ignore-eos", *SIMULATED)
-    assert b"warming: kernels are being compiled" in done.stderr
+    assert b": eager and replay are being measured" in done.stderr
     done = reprise("run", "-m", MODEL, "-p", "hi", "-n", "8", "-v", "--capture", "off")
     assert b": capture is off" in done.stderr

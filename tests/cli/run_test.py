@@ -82,10 +82,12 @@ def test_the_closing_figures(table):
 
 
 def test_capture_off_never_replays_and_says_the_same(table):
-    for args in (["--capture", "off"], ["--enforce-eager"]):
-        done = run(table, "--raw", "-p", "p", *args)
+    ways = [(["--capture", "off"], {}), (["--enforce-eager"], {}), ([], {"REPRISE_CAPTURE": "off"})]
+    for args, env in ways:
+        done = run(table, "--raw", "-p", "p", "-v", *args, env=environment(**env))
         assert done.stdout.decode() == AFTER_P
         assert figures(done.stderr)["steps"].startswith("captures 0, replays 0, eager steps ")
+        assert b": capture is off" in done.stderr
     done = run(table, "--raw", "-p", "p", "--capture", "on")
     assert done.stdout.decode() == AFTER_P
     captures, replays, eager = map(int, re.findall(r"\d+", figures(done.stderr)["steps"]))

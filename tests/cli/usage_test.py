@@ -54,6 +54,15 @@ def test_version():
     assert json.loads(answer("version", "--json"))["version"] in answer("version")
 
 
+def test_devices_self_test():
+    # lint-allow: cpu, a device that is always there
+    one = answer("devices", "--selftest", "cpu")
+    assert one == "cpu: 100000 replays of 1 and of 513 integers, each input was seen\n"
+    names = [line.split(":")[0] for line in answer("devices", "--selftest").splitlines()]
+    assert names == [d["name"] for d in json.loads(answer("devices", "--json")) if d["usable"]]
+    assert 'no device "abacus"' in refusal("devices", "--selftest", "abacus", status=FAILED)
+
+
 def test_devices():
     text = answer("devices")
     assert text == answer("--list-devices") == answer("run", "--list-devices")

@@ -5,8 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "reprise/reprise.h"
-#include "test.h"
+#include "engine/toys.h"
 
 static const char *model_path(void) {
     static char path[512];
@@ -89,23 +88,162 @@ RP_TEST(fit, refuses_before_it_allocates) {
                 64 << 10); /* KiB: the rope table alone would be 4 GiB */
 }
 
-/* There is no amount of memory with a third outcome. */
-RP_TEST(fit, refuses_or_works) {
+/* ---- T01: there is no amount of memory with a third outcome ---- */
+
+enum { T01_STEPS = 24, T01_REQUESTS = RP_TEST_IS_INSTRUMENTED ? 200 : 1000, T01_SEQS = 8 };
+
+static bool count_progress(void *user, double fraction, const char *what) {
+    (void)fraction, (void)what;
+    ++*(int *)user;
+    return false;
+}
+
+static rp_status open_capped(size_t memory, rp_capture_mode mode, int *n_progress, rp_engine **e,
+                             rp_error *err) {
+    rp_engine_options o = toy_options(TABLE);
+    char options[64];
+    snprintf(options, sizeof options, "memory=%zu,reuse=always,fill=ff", memory);
+    o.device = "emu";
+    o.device_options = options;
+    o.n_ctx = 64;
+    o.max_seqs = T01_SEQS;
+    o.max_batch_tokens = 64;
+    o.capture = mode;
+    o.progress = count_progress;
+    o.progress_user = n_progress;
+    *n_progress = 0;
+    return rp_engine_create(&o, e, err);
+}
+
+/* Rounds of 1 to 8 requests at once. */
+static void serve_mixed(rp_engine *e, int n_requests) {
+    static int32_t prompts[T01_SEQS][64];
+    static toy_answer a;
+    for (int i = 0, width = 1; i < n_requests; i += width, width = width % T01_SEQS + 1) {
+        rp_request *r[T01_SEQS];
+        for (int k = 0; k < width; k++) {
+            size_t n = 1 + (size_t)(i + k) * 11 % 56;
+            toy_ids((uint64_t)(i + k), prompts[k], n);
+            rp_request_options q = toy_question(prompts[k], n, 1 + (i + k) % 6);
+            r[k] = toy_submit(e, &q, &a);
+            if (!r[k]) fail_msg("request %d: %s", i + k, a.error.message);
+        }
+        for (int k = 0; k < width; k++) {
+            toy_take(r[k], &a);
+            assert_table_answer(&a, prompts[k][(i + k) * 11 % 56]);
+        }
+    }
+}
+
+RP_TEST(fit, t01_every_cap_refuses_or_serves) {
     rp_engine *e;
     rp_error err = {0};
-    assert_int_equal(open_with_memory(64 << 10, 64, &e, &err), RP_ENOMEM);
-    size_t need = number_after(err.message, "the model needs ");
-    int n_refused = 0, n_works = 0;
-    for (size_t memory = need / 2; memory < need + need / 4; memory += need / 16) {
-        rp_status st = open_with_memory(memory, 64, &e, &err);
-        n_refused += st == RP_ENOMEM;
-        if (st == RP_ENOMEM) continue;
+    int n_progress, n_refused = 0, n_works = 0;
+    assert_int_equal(open_capped(64 << 10, RP_CAPTURE_ON, &n_progress, &e, &err), RP_ENOMEM);
+    size_t need = number_after(err.message, "the model needs "), step = need / T01_STEPS;
+    for (size_t memory = need / 2; memory <= need + 4 * step; memory += step) {
+        rp_capture_mode mode = n_works % 2 ? RP_CAPTURE_AUTO : RP_CAPTURE_ON;
+        rp_status st = open_capped(memory, mode, &n_progress, &e, &err);
+        if (st == RP_ENOMEM) {
+            assert_int_equal(n_progress, 0); /* before any weight was read */
+            assert_int_equal(number_after(err.message, "the model needs "), need);
+            assert_int_equal(number_after(err.message, ") and "), memory);
+            assert_true(memory < need);
+            n_refused++;
+            continue;
+        }
         assert_ok(st, err);
-        n_works++;
-        assert_it_works(e);
+        assert_true(memory >= need && n_progress > 0);
+        rp_engine_stats before = toy_stats(e), after;
+        serve_mixed(e, n_works ? T01_REQUESTS / 10 : T01_REQUESTS);
+        after = toy_stats(e);
+        assert_int_equal(after.device_allocs, before.device_allocs);
+        assert_int_equal(after.device_bytes, before.device_bytes);
+        assert_int_equal(after.n_refusals, 0);
         rp_engine_destroy(e);
+        n_works++;
     }
-    assert_true(n_refused >= 7 && n_works >= 3);
+    assert_true(n_refused >= 10 && n_works >= 4);
+}
+
+/* ---- T10: what graphs take is known before anything is computed ---- */
+
+typedef struct graph_case {
+    const char *fixture;
+    int max_seqs;
+} graph_case;
+
+static rp_status open_graphs(const graph_case *c, size_t cap, size_t region, int *n_progress,
+                             rp_engine **e, rp_error *err) {
+    rp_engine_options o = toy_options(c->fixture);
+    char options[64] = "";
+    if (region) snprintf(options, sizeof options, "graph_region=%zu", region);
+    o.device = "emu";
+    o.device_options = options;
+    o.n_ctx = 64;
+    o.max_seqs = c->max_seqs;
+    o.max_batch_tokens = 64;
+    o.capture = RP_CAPTURE_ON;
+    o.capture_at_start = true;
+    o.max_graph_bytes = cap;
+    o.progress = count_progress;
+    o.progress_user = n_progress;
+    *n_progress = 0;
+    return rp_engine_create(&o, e, err);
+}
+
+static char graphs_line[256];
+
+static void keep_graphs_line(void *user, rp_log_level level, const char *line) {
+    (void)user, (void)level;
+    if (!strncmp(line, "graphs: ", 8)) snprintf(graphs_line, sizeof graphs_line, "%s", line);
+}
+
+static void assert_all_captured(rp_engine *e, size_t used) {
+    rp_engine_stats s = toy_stats(e);
+    assert_int_equal(s.graph_bytes, used);
+    assert_int_equal(s.n_refusals + s.n_evictions, 0);
+    assert_int_equal(number_after(graphs_line, "captured in "), used);
+    assert_int_equal(number_after(graphs_line, "bytes, "), used);
+    rp_engine_destroy(e);
+}
+
+static void assert_refused(const graph_case *c, size_t cap, size_t region, size_t need) {
+    rp_engine *e;
+    rp_error err = {0};
+    int n_progress;
+    assert_int_equal(open_graphs(c, cap, region, &n_progress, &e, &err), RP_ENOMEM);
+    assert_int_equal(number_after(err.message, "recorded steps need "), need);
+    assert_int_equal(number_after(err.message, "on emu and "), need - 1);
+    assert_int_equal(n_progress, 0);
+}
+
+RP_TEST(fit, t10_graphs_are_sized_from_a_dry_run) {
+    static const graph_case cases[] = {{TABLE, 1},
+                                       {TABLE, 8},
+                                       {HISTOGRAM, 5},
+                                       {"fixtures/tiny/llama3.gguf", 1},
+                                       {"fixtures/tiny/llama3.gguf", 12},
+                                       {"fixtures/tiny/qwen3.gguf", 8}};
+    rp_log_set(keep_graphs_line, NULL, RP_LOG_INFO);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rp_engine *e;
+        rp_error err = {0};
+        int n;
+        assert_ok(open_graphs(&cases[i], 0, 0, &n, &e, &err), err);
+        rp_engine_info info = {.bytes = sizeof info};
+        rp_engine_get_info(e, &info);
+        size_t used = info.graph_bytes;
+        assert_true(used > 0);
+        assert_all_captured(e, used);
+        assert_refused(&cases[i], used - 1, 0, used);
+        assert_refused(&cases[i], 0, used - 1, used); /* a region of the device's own */
+        assert_ok(open_graphs(&cases[i], used, 0, &n, &e, &err), err);
+        assert_all_captured(e, used);
+        assert_ok(open_graphs(&cases[i], 0, used, &n, &e, &err), err);
+        assert_all_captured(e, used);
+    }
+    rp_log_set(NULL, NULL, RP_LOG_INFO);
 }
 
 RP_TEST(fit, largest_context_fits_and_a_block_more_does_not) {
@@ -177,8 +315,7 @@ RP_TEST(fit, bench_capture_measures_every_size) {
         bool is_replay;
     } cases[] = {{"profile=pcie-accelerator", "replay was measured to be faster", true},
                  {"profile=integrated-gpu", "eager was measured to be faster", false},
-                 {"profile=no-capture", "the device cannot capture", false},
-                 {"graph_region=100", "its capture was refused: out of memory", false}};
+                 {"profile=no-capture", "the device cannot capture", false}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         rp_engine *e = open_profile(cases[c].options);
         rp_error err = {0};
@@ -220,32 +357,5 @@ RP_TEST(fit, eager_steps_are_counted_by_reason) {
     for (uint32_t i = 0; i < s.n_eager_reasons; i++) sum += s.eager_reasons[i].count;
     assert_true(sum > 0);
     assert_int_equal(sum, s.n_eager_steps);
-    rp_engine_destroy(e);
-}
-
-/* T12: what is asked of the sampler is no part of a recorded step. */
-RP_TEST(fit, kinds_of_requests_share_graphs) {
-    rp_engine *e = open_profile("profile=discrete-gpu");
-    rp_engine_stats warm = {.bytes = sizeof warm}, after = {.bytes = sizeof after};
-    rp_engine_set_capture(e, RP_CAPTURE_ON);
-    for (int i = 0; i < 200; i++) {
-        rp_request_options q = rp_request_options_default();
-        rp_request *r;
-        rp_error err = {0};
-        q.prompt = "hello";
-        q.max_tokens = 6;
-        q.ignore_eos = true;
-        q.sampling.temperature = i % 2 ? 0.8f : 0;
-        q.sampling.repetition_penalty = i % 3 ? 1.2f : 1;
-        q.n_logprobs = i % 5 ? 3 : -1;
-        assert_ok(rp_engine_submit(e, &q, &r, &err), err);
-        assert_ok(rp_request_wait(r, NULL, NULL, &err), err);
-        rp_request_release(r);
-        if (i == 9) rp_engine_get_stats(e, &warm);
-    }
-    rp_engine_get_stats(e, &after);
-    assert_int_equal(after.n_captures, warm.n_captures);
-    assert_int_equal(after.n_recaptures, 0);
-    assert_true(after.n_replays - warm.n_replays >= 190 * 6);
     rp_engine_destroy(e);
 }

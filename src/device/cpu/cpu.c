@@ -133,13 +133,16 @@ static rp_status cpu_open(const rp_device_config *config, void **self, rp_error 
 static void cpu_properties(void *self, rp_device_properties *out) {
     const cpu *c = self;
     int n = rp__pool_size(c->pool);
-    *out = (rp_device_properties){.memory_bytes = c->memory_bytes,
-                                  .alignment = ALIGNMENT,
-                                  .n_queues = 1,
-                                  .has_live_rows = true,
-                                  .has_capture = true,
-                                  .records_only = true,
-                                  .is_host_memory = true};
+    *out =
+        (rp_device_properties){.memory_bytes = c->memory_bytes,
+                               .alignment = ALIGNMENT,
+                               .n_queues = 1,
+                               .has_live_rows = true,
+                               .has_capture = true,
+                               .records_only = true,
+                               .is_host_memory = true,
+                               .graph_base_bytes = rp__script_bytes_of(0),
+                               .graph_op_bytes = rp__script_bytes_of(1) - rp__script_bytes_of(0)};
     snprintf(out->description, sizeof out->description, "%s, %d thread%s, ISA %s", c->model, n,
              n == 1 ? "" : "s", c->set->name);
 }
@@ -302,6 +305,7 @@ static rp_status cpu_capture_end(void *self, uint32_t queue, void **graph, rp_er
         cpu_capture_abort(self, queue);
         return status;
     }
+    rp__script_trim(c->recording);
     *graph = c->recording;
     c->recording = NULL;
     return RP_OK;

@@ -289,8 +289,18 @@ void rp__script_run(const rp__script *s, rp__pool *pool, const rp__scratch *scra
         rp__pool_run(pool, walk, &r);
 }
 
+void rp__script_trim(rp__script *s) {
+    step *steps = rp__realloc_array(s->steps, s->n_steps, sizeof *steps);
+    if (!steps) return; /* no step, or no smaller block: as good as it was */
+    s->steps = steps;
+    s->steps_cap = s->n_steps;
+}
+
+size_t rp__script_bytes_of(size_t n_steps) {
+    return sizeof(rp__script) + n_steps * sizeof(step);
+}
 size_t rp__script_bytes(const rp__script *s) {
-    return sizeof *s + s->steps_cap * sizeof *s->steps;
+    return rp__script_bytes_of(s->steps_cap);
 }
 size_t rp__script_shared(const rp__script *s) {
     return s->shared;

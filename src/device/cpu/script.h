@@ -38,12 +38,16 @@ rp_status rp__script_add_copy(rp__script *s, void *dst, const void *src, size_t 
 /* Decides splits and barriers for this many workers. */
 rp_status rp__script_compile(rp__script *s, int n_workers, rp_error *err);
 
+/* Gives back the memory for further steps. */
+void rp__script_trim(rp__script *s);
+
 /* Forgets the steps and keeps the memory. */
 void rp__script_reset(rp__script *s);
 
 void rp__script_run(const rp__script *s, rp__pool *pool, const rp__scratch *scratch);
 
 size_t rp__script_bytes(const rp__script *s);
+size_t rp__script_bytes_of(size_t n_steps);     /* of one with so many steps, trimmed */
 size_t rp__script_scratch(const rp__script *s); /* bytes per worker that its ops need */
 size_t rp__script_shared(const rp__script *s);  /* and for all workers together */
 size_t rp__script_barriers(const rp__script *s);

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "base/stress.h"
 #include "device/cpu/body.h" /* lint-allow: cpu (its bodies run here, on memory of this device) */
 #include "device/emu/emu.h"
 #include "device/keys.h"
@@ -148,7 +149,11 @@ typedef struct rp__emu_cmd {
     rp__emu_kernel kernel;
 } rp__emu_cmd;
 
-enum { RP_EMU_RING = 256, RP_EMU_STAGE = 4096, RP_EMU_MAX_QUEUES = 2 };
+enum {
+    RP_EMU_RING = RP_STRESSED(256, 2),
+    RP_EMU_STAGE = RP_STRESSED(4096, 8),
+    RP_EMU_MAX_QUEUES = 2
+};
 
 /* One queue: a ring of commands and the thread that runs them. Fields are guarded by rp__emu.lock.
  */

@@ -8,20 +8,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "engine/answer.h"
 #include "test.h"
-
-static const char *tiny = "fixtures/tiny/llama3.gguf";
-
-static rp_engine *open_with(rp_engine_options o) {
-    rp_engine *e = NULL;
-    rp_error err = {0};
-    char path[512];
-    snprintf(path, sizeof path, "%s", rp_test_path(o.model ? o.model : tiny));
-    o.model = path;
-    if (!o.n_threads) o.n_threads = 2;
-    assert_ok(rp_engine_create(&o, &e, &err), err);
-    return e;
-}
 
 static rp_engine *open_tiny(int max_seqs, int n_ctx, rp_capture_mode capture) {
     rp_engine_options o = rp_engine_options_default();
@@ -30,7 +18,7 @@ static rp_engine *open_tiny(int max_seqs, int n_ctx, rp_capture_mode capture) {
     o.max_batch_tokens = 32;
     o.block_size = 8;
     o.capture = capture;
-    return open_with(o);
+    return rp_answer_engine(o);
 }
 
 static rp_request_options ask(const char *prompt, int n, uint64_t seed) {
@@ -44,63 +32,17 @@ static rp_request_options ask(const char *prompt, int n, uint64_t seed) {
     return r;
 }
 
-/* All of an answer, for comparing to the bit. */
-typedef struct answer {
-    int32_t ids[256];
-    float logprobs[256], tops[256];
-    size_t n, n_text;
-    char text[4096];
-    rp_finish finish;
-    rp_usage usage;
-} answer;
-
-static void take_all(rp_request *r, answer *a) {
-    rp_event ev;
-    rp_status st;
-    memset(a, 0, sizeof *a);
-    while ((st = rp_request_next(r, -1, &ev)) == RP_OK) {
-        assert_true(a->n_text + ev.text_bytes < sizeof a->text);
-        memcpy(a->text + a->n_text, ev.text, ev.text_bytes);
-        a->n_text += ev.text_bytes;
-        if (ev.kind == RP_EVENT_DONE) {
-            a->finish = ev.finish;
-            a->usage = ev.usage;
-            continue;
-        }
-        a->ids[a->n] = ev.id;
-        a->logprobs[a->n] = ev.logprob;
-        a->tops[a->n++] = ev.n_top ? ev.top[ev.n_top - 1].logprob : 0;
-    }
-    assert_int_equal(st, RP_END);
-}
-
-static void answer_of(rp_engine *e, const rp_request_options *o, answer *a) {
-    rp_request *r;
-    rp_error err = {0};
-    assert_ok(rp_engine_submit(e, o, &r, &err), err);
-    take_all(r, a);
-    rp_request_release(r);
-}
-
-static void assert_same(const answer *a, const answer *b) {
-    assert_int_equal(a->n, b->n);
-    assert_memory_equal(a->ids, b->ids, sizeof a->ids);
-    assert_memory_equal(a->logprobs, b->logprobs, sizeof a->logprobs);
-    assert_memory_equal(a->tops, b->tops, sizeof a->tops);
-    assert_string_equal(a->text, b->text);
-}
-
 static const char *const prompts[] = {"Once upon a time", "x",
                                       "The quick brown fox jumps over the lazy dog, twice.",
                                       "1 2 3 4 5 6 7 8 9 10 11 12 13", "def f(x):\n    return"};
 enum { N_PROMPTS = sizeof prompts / sizeof *prompts };
 
 RP_TEST(engine, an_answer_does_not_depend_on_company_or_replay) {
-    static answer alone[N_PROMPTS], other;
+    static rp_answer alone[N_PROMPTS], other;
     rp_engine *e = open_tiny(1, 128, RP_CAPTURE_OFF);
     for (int i = 0; i < N_PROMPTS; i++) {
         rp_request_options o = ask(prompts[i], 24, (uint64_t)i);
-        answer_of(e, &o, &alone[i]);
+        rp_answer_of(e, &o, &alone[i]);
         assert_int_equal(alone[i].n, 24);
         assert_int_equal(alone[i].finish, RP_FINISH_LENGTH);
     }
@@ -116,8 +58,8 @@ RP_TEST(engine, an_answer_does_not_depend_on_company_or_replay) {
             assert_ok(rp_engine_submit(e, &o, &r[i], &err), err);
         }
         for (int i = 0; i < 2 * N_PROMPTS; i++) {
-            take_all(r[i], &other);
-            assert_same(&alone[i < N_PROMPTS ? i : 2 * N_PROMPTS - 1 - i], &other);
+            rp_answer_take(r[i], &other);
+            rp_answer_assert_same(&alone[i < N_PROMPTS ? i : 2 * N_PROMPTS - 1 - i], &other);
             rp_request_release(r[i]);
         }
         rp_engine_stats s = {.bytes = sizeof s};
@@ -130,12 +72,12 @@ RP_TEST(engine, an_answer_does_not_depend_on_company_or_replay) {
 
 RP_TEST(engine, seeds_differ_and_repeat) {
     rp_engine *e = open_tiny(2, 128, RP_CAPTURE_AUTO);
-    static answer a, b, c;
+    static rp_answer a, b, c;
     rp_request_options o = ask("Once", 24, 7), other = ask("Once", 24, 8);
-    answer_of(e, &o, &a);
-    answer_of(e, &other, &b);
-    answer_of(e, &o, &c);
-    assert_same(&a, &c);
+    rp_answer_of(e, &o, &a);
+    rp_answer_of(e, &other, &b);
+    rp_answer_of(e, &o, &c);
+    rp_answer_assert_same(&a, &c);
     assert_int_not_equal(memcmp(a.ids, b.ids, sizeof a.ids), 0);
     rp_engine_destroy(e);
 }
@@ -148,9 +90,9 @@ RP_TEST(engine, context_limits_are_exact) {
     for (int i = 0; i < 64; i++) ids[i] = 40 + i;
     rp_request_options o = ask(NULL, -1, 0);
     o.prompt_ids = ids;
-    static answer a;
+    static rp_answer a;
     o.n_prompt_ids = 15; /* one token of room */
-    answer_of(e, &o, &a);
+    rp_answer_of(e, &o, &a);
     assert_int_equal(a.n, 1);
     assert_int_equal(a.finish, RP_FINISH_LENGTH);
     assert_int_equal(a.usage.n_prompt, 15);
@@ -161,7 +103,7 @@ RP_TEST(engine, context_limits_are_exact) {
                                     : "64 tokens and the context is 16");
     }
     o.n_prompt_ids = 4; /* the answer fills the context */
-    answer_of(e, &o, &a);
+    rp_answer_of(e, &o, &a);
     assert_int_equal(a.n, 12);
     rp_engine_destroy(e);
 }
@@ -228,8 +170,8 @@ RP_TEST(engine, bad_requests_are_refused_by_name) {
         assert_message(err, rows[i].part);
     }
     rp_request_options o = ask("hello", 4, 0); /* and the engine still answers */
-    static answer a;
-    answer_of(e, &o, &a);
+    static rp_answer a;
+    rp_answer_of(e, &o, &a);
     assert_int_equal(a.n, 4);
     rp_engine_destroy(e);
 }
@@ -252,9 +194,9 @@ RP_TEST(engine, cancel_ends_running_and_waiting_requests) {
     assert_true(usage.n_generated > 0 && usage.n_generated < 4000);
     rp_request_release(running);
     rp_request_release(waiting);
-    static answer a;
+    static rp_answer a;
     o = ask("hello", 4, 0);
-    answer_of(e, &o, &a);
+    rp_answer_of(e, &o, &a);
     assert_int_equal(a.n, 4);
     rp_engine_stats s = {.bytes = sizeof s};
     rp_engine_get_stats(e, &s);
@@ -323,19 +265,19 @@ RP_TEST(engine, a_step_allocates_nothing_once_warm) {
 
 RP_TEST(engine, capture_is_used_as_asked_and_switched_at_run_time) {
     rp_engine *e = open_tiny(1, 512, RP_CAPTURE_ON);
-    static answer on, off;
+    static rp_answer on, off;
     rp_request_options o = ask("hello", 200, 3);
     rp_engine_stats s = {.bytes = sizeof s};
-    answer_of(e, &o, &on);
+    rp_answer_of(e, &o, &on);
     rp_engine_get_stats(e, &s);
     assert_in_range(s.n_captures, 1, 2);
     assert_true(s.n_replays >= 200 - s.n_captures - 4); /* T03: captured once, then replayed */
     rp_engine_set_capture(e, RP_CAPTURE_OFF);
     uint64_t replays = s.n_replays;
-    answer_of(e, &o, &off);
+    rp_answer_of(e, &o, &off);
     rp_engine_get_stats(e, &s);
     assert_int_equal(s.n_replays, replays);
-    assert_same(&on, &off);
+    rp_answer_assert_same(&on, &off);
     rp_engine_destroy(e);
 }
 
@@ -344,7 +286,7 @@ RP_TEST(engine, capture_is_used_as_asked_and_switched_at_run_time) {
 RP_TEST(engine, every_failing_allocation_is_survived) {
     rp_engine_options o = rp_engine_options_default();
     char path[512];
-    snprintf(path, sizeof path, "%s", rp_test_path(tiny));
+    snprintf(path, sizeof path, "%s", rp_test_path("fixtures/tiny/llama3.gguf"));
     o.model = path;
     o.max_seqs = 1;
     o.n_ctx = 64;
@@ -389,16 +331,16 @@ RP_TEST(engine, every_failing_allocation_is_survived) {
 
 typedef struct worker {
     rp_engine *engine;
-    answer want;
+    rp_answer want;
 } worker;
 
 static void *many_requests(void *user) {
     worker *w = user;
     for (int i = 0; i < 8; i++) {
         rp_request_options o = ask(prompts[i % N_PROMPTS], 6, 1);
-        answer a;
-        answer_of(w->engine, &o, &a);
-        if (i == 0) assert_same(&a, &w->want);
+        rp_answer a;
+        rp_answer_of(w->engine, &o, &a);
+        if (i == 0) rp_answer_assert_same(&a, &w->want);
     }
     return NULL;
 }
@@ -408,7 +350,7 @@ RP_TEST(engine, requests_from_many_threads) {
     static worker w;
     w.engine = e;
     rp_request_options o = ask(prompts[0], 6, 1);
-    answer_of(e, &o, &w.want);
+    rp_answer_of(e, &o, &w.want);
     pthread_t threads[6];
     for (int i = 0; i < 6; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, many_requests, &w), 0);

@@ -106,7 +106,7 @@ static void set_token(json_t *context, const char *name, const rp__tokenizer *t,
 
 /* Follows the final message's text into the template, to find where that text ends in the prompt.
  */
-#define END_MARK "\x1e<continue here>\x1e"
+#define END_MARK "\x01continue here\x01" /* no white space at its ends: templates trim */
 
 static rp_status mark_end(json_t *messages, rp_error *err) {
     size_t last = json_array_size(messages) - 1;

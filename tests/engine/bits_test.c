@@ -178,7 +178,7 @@ RP_TEST(bits, choices_are_the_answers_of_their_seeds) {
         const way w = {"choices", max_seqs, 64, 64, 2, 30, true, .capture = RP_CAPTURE_AUTO};
         rp_engine *e = open_way(&w);
         int32_t ids[N_LONGEST];
-        rp_request_options o = prompt(19, ids); /* 63 + 2 tokens: a block half full */
+        rp_request_options o = prompt(21, ids); /* 65 tokens: a block is shared in part */
         rp_request *r[5];
         rp_error err = {0};
         assert_ok(rp_engine_submit_n(e, &o, 5, r, &err), err);

@@ -65,6 +65,8 @@ RP_TEST(kv, whole_blocks_of_a_prefix_are_found) {
     rp__kv_release(&kv, &f.seq);
     assert_int_equal(kv.n_cached, 3); /* the fourth block was not full */
     for (int64_t n = 1; n <= 17; n++) assert_int_equal(found(&kv, "", text, n), want[n]);
+    assert_int_equal(rp__kv_match(&kv, &f.seq, text, 14), 12); /* its own, when it comes back */
+    rp__kv_release(&kv, &f.seq);
     int32_t other[18];
     memcpy(other, text, sizeof text);
     other[5]++; /* in the second block */

@@ -70,3 +70,36 @@ rp_engine_stats rp_answer_stats(rp_engine *e) {
     rp_engine_get_stats(e, &s);
     return s;
 }
+
+/* ---- a gate ---- */
+
+static void stop_at_gate(void *user, rp_request *request, const rp_event *event) {
+    (void)request, (void)event;
+    rp_gate *g = user;
+    pthread_mutex_lock(&g->lock);
+    g->n_seen++;
+    pthread_cond_broadcast(&g->changed);
+    while (g->n_seen > g->allowed) pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void rp_gate_put(rp_gate *g, rp_request_options *o) {
+    *g = (rp_gate){.n_seen = 0};
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->changed, NULL);
+    o->on_event = stop_at_gate;
+    o->user = g;
+}
+
+void rp_gate_allow(rp_gate *g, int n) {
+    pthread_mutex_lock(&g->lock);
+    g->allowed = n;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void rp_gate_wait(rp_gate *g, int n_seen) {
+    pthread_mutex_lock(&g->lock);
+    while (g->n_seen < n_seen) pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}

@@ -3,6 +3,8 @@
 #ifndef RP_TESTS_ENGINE_ANSWER_H
 #define RP_TESTS_ENGINE_ANSWER_H
 
+#include <pthread.h>
+
 #include "reprise/reprise.h"
 
 enum { RP_ANSWER_MOST = 256 };
@@ -31,5 +33,19 @@ void rp_answer_of(rp_engine *e, const rp_request_options *o, rp_answer *a);
 void rp_answer_assert_same(const rp_answer *a, const rp_answer *b);
 
 rp_engine_stats rp_answer_stats(rp_engine *e);
+
+/* Holds the engine at a request's events, so that a test does not race it: the engine's thread
+ * stays in the callback of event `allowed` + 1 until more are allowed. */
+typedef struct rp_gate {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int n_seen, allowed;
+} rp_gate;
+
+#define RP_GATE_ALL (1 << 30)
+
+void rp_gate_put(rp_gate *g, rp_request_options *o); /* nothing is allowed yet */
+void rp_gate_allow(rp_gate *g, int n);
+void rp_gate_wait(rp_gate *g, int n_seen); /* until that event has come */
 
 #endif

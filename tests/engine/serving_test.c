@@ -1,9 +1,8 @@
 /* What a server needs of the engine: a bounded queue, deadlines, draining, health, choices, and the
  * smaller promises of a request's options. */
 #include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "engine/answer.h"
@@ -31,38 +30,45 @@ static rp_request_options ask(const char *prompt, int n) {
     return r;
 }
 
-/* Until its first token is there, so that it holds a place. */
-static void wait_for_token(rp_request *r) {
-    rp_event ev;
-    assert_int_equal(rp_request_next(r, -1, &ev), RP_OK);
-}
-
 RP_TEST(serving, queue_is_bounded) {
-    rp_engine_options eo = options(1, 4096);
+    rp_engine_options eo = options(1, 512);
     eo.max_queue = 2;
     rp_engine *e = rp_answer_engine(eo);
     rp_error err = {0};
-    rp_request_options o = ask("hello", -1);
-    rp_request *r[3], *more[2];
-    for (int i = 0; i < 3; i++) r[i] = rp_answer_submit(e, &o);
+    rp_gate gate;
+    rp_request_options o = ask("hello", -1), gated = o;
+    rp_gate_put(&gate, &gated);
+    rp_request *r[3] = {rp_answer_submit(e, &gated)}, *more[3];
+    rp_gate_wait(&gate, 1); /* it holds the one place */
+    for (int i = 1; i < 3; i++) r[i] = rp_answer_submit(e, &o);
     assert_int_equal(rp_engine_submit(e, &o, &more[0], &err), RP_EQUEUE);
     assert_int_equal(rp_status_http(RP_EQUEUE), 429);
     assert_message(err, "3 requests are running and waiting, 3 are the most");
     assert_null(more[0]);
-    wait_for_token(r[0]);
+    rp_gate_allow(&gate, 1);
+    rp_gate_wait(&gate, 2); /* a step later the figures show it */
     rp_engine_stats s = rp_answer_stats(e);
     assert_int_equal(s.n_running, 1);
     assert_int_equal(s.n_waiting, 2);
     assert_int_equal(s.n_queue_full, 1);
-    rp_request_release(r[1]); /* a place is free at once */
-    assert_int_equal(rp_engine_submit_n(e, &o, 2, more, &err), RP_EQUEUE); /* all or none */
+    rp_request_cancel(r[1]);
+    rp_request_cancel(r[0]);
+    rp_gate_allow(&gate, RP_GATE_ALL);
+    rp_request_release(r[0]);
+    rp_request_release(r[1]);
+    assert_int_equal(rp_engine_submit_n(e, &o, 3, more, &err), RP_EQUEUE); /* all or none */
     assert_null(more[0]);
-    r[1] = rp_answer_submit(e, &o);
+    rp_request_release(r[2]);
+    assert_int_equal(rp_engine_submit_n(e, &o, 3, r, &err), RP_OK);
     for (int i = 0; i < 3; i++) rp_request_release(r[i]);
     s = rp_answer_stats(e);
     assert_int_equal(s.n_running + s.n_waiting + s.blocks_live, 0);
-    assert_int_equal(s.n_finished[RP_FINISH_CANCELLED], 4);
     rp_engine_destroy(e);
+}
+
+static void sleep_a_little(void *user, rp_request *request, const rp_event *event) {
+    (void)user, (void)request, (void)event;
+    usleep(1000);
 }
 
 RP_TEST(serving, deadlines_hold_running_and_waiting) {
@@ -70,27 +76,27 @@ RP_TEST(serving, deadlines_hold_running_and_waiting) {
     rp_error err = {0};
     rp_answer a;
     rp_request_options o = ask("hello", -1);
-    o.timeout_seconds = 0.05;
+    o.timeout_seconds = 0.5;
+    o.on_event = sleep_a_little; /* so that it is not done before */
     rp_request *running = rp_answer_submit(e, &o);
-    o.timeout_seconds = 0.02;
+    o.timeout_seconds = 0.2;
     rp_request *waiting = rp_answer_submit(e, &o);
-    wait_for_token(running);
     rp_answer_take(waiting, &a);
     assert_int_equal(a.finish, RP_FINISH_TIMEOUT);
     assert_int_equal(a.error.code, RP_ETIMEOUT);
-    assert_message(a.error, "not done after 0.02 s: it was waiting for its turn");
+    assert_message(a.error, "not done after 0.2 s: it was waiting for its turn");
     assert_int_equal(a.n, 0);
     char *text;
     rp_usage usage;
     assert_int_equal(rp_request_wait(running, &text, &usage, &err), RP_ETIMEOUT);
-    assert_message(err, "not done after 0.05 s: its answer was being computed");
+    assert_message(err, "not done after 0.5 s: its answer was being computed");
     assert_true(usage.n_generated > 0 && usage.n_generated < 8000);
     assert_true(strlen(text) > 0);
     rp_free(text);
     rp_request_release(running);
     rp_request_release(waiting);
     assert_int_equal(rp_answer_stats(e).n_finished[RP_FINISH_TIMEOUT], 2);
-    o.timeout_seconds = 60; /* and one that is in time is not touched */
+    o.timeout_seconds = 600; /* and one that is in time is not touched */
     o.max_tokens = 4;
     rp_answer_of(e, &o, &a);
     assert_int_equal(a.finish, RP_FINISH_LENGTH);
@@ -102,23 +108,26 @@ static void *drain(void *engine) {
 }
 
 RP_TEST(serving, draining_finishes_what_was_accepted) {
-    rp_engine *e = open_tiny(1, 2048);
+    rp_engine *e = open_tiny(1, 64);
     rp_error err = {0};
-    rp_request_options o = ask("hello", 200);
+    rp_gate gate;
+    rp_request_options o = ask("hello", 20), gated = o;
+    rp_gate_put(&gate, &gated);
     double seconds = -1;
     assert_int_equal(rp_engine_health(e, &seconds, &err), RP_OK);
     assert_true(seconds >= 0);
-    rp_request *r[2] = {rp_answer_submit(e, &o), rp_answer_submit(e, &o)}, *late;
+    rp_request *r[2] = {rp_answer_submit(e, &gated), rp_answer_submit(e, &o)}, *late;
     assert_int_equal(rp_engine_drain(e, 0), RP_AGAIN);
     assert_int_equal(rp_engine_submit(e, &o, &late, &err), RP_ESHUTDOWN);
     assert_int_equal(rp_engine_health(e, NULL, &err), RP_ESHUTDOWN);
     pthread_t thread;
     void *status;
     assert_int_equal(pthread_create(&thread, NULL, drain, e), 0);
+    rp_gate_allow(&gate, RP_GATE_ALL);
     for (int i = 0; i < 2; i++) {
         rp_answer a;
         rp_answer_take(r[i], &a);
-        assert_int_equal(a.n, 200);
+        assert_int_equal(a.n, 20);
         rp_request_release(r[i]);
     }
     pthread_join(thread, &status);
@@ -280,7 +289,8 @@ RP_TEST(serving, prompt_logprobs_are_those_of_an_answer) {
         o.n_prompt_logprobs = 2;
         o.max_tokens = 1;
         r = rp_answer_submit(e, &o);
-        wait_for_token(r);
+        rp_event ev;
+        assert_int_equal(rp_request_next(r, -1, &ev), RP_OK);
         float logprob;
         const rp_top_logprob *top;
         assert_false(rp_request_prompt_logprob(r, 0, &logprob, &top, &n));

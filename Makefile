@@ -12,7 +12,7 @@ ARGS         ?=
 CONFIGURE  = cmake -G Ninja -DRP_WERROR=$(RP_WERROR) -DCMAKE_INSTALL_PREFIX=$(PREFIX) -S .
 COMPILE    = cmake --build $(1) -j $(JOBS)
 
-.PHONY: all setup build run test bench asan ubsan tsan stress fuzz lint format install clean help
+.PHONY: all setup build run test bench bench-sim asan ubsan tsan stress fuzz lint format install clean help
 all: build
 
 setup:
@@ -32,6 +32,10 @@ test: build ## build and run every test: FILTER=part of a name for the C tests
 bench: build ## build, fetch a small model and measure it: MODEL=smollm2 ARGS="..."
 	@python3 tools/fetch_model.py $(MODEL)
 	$(BUILD)/reprise bench -m $(MODEL) $(ARGS)
+
+bench-sim: build ## simulate a million requests through the real scheduler: ARGS="-r 50 ..."
+	@cmake --build $(BUILD) --target sched-sim
+	$(BUILD)/sched-sim $(ARGS)
 
 asan:  SANITIZER = address
 ubsan: SANITIZER = undefined
@@ -70,5 +74,5 @@ clean: ## remove every build folder
 	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-ubsan $(BUILD)-tsan $(BUILD)-stress $(BUILD)-fuzz
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "BUILD=folder (build), RP_WERROR=ON|OFF, JOBS=n"

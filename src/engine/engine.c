@@ -323,6 +323,7 @@ void rp_engine_get_info(rp_engine *e, rp_engine_info *out) {
 void rp_engine_get_stats(rp_engine *e, rp_engine_stats *out) {
     pthread_mutex_lock(&e->lock);
     rp_engine_stats full = e->stats;
+    full.n_waiting = (uint64_t)e->n_open - full.n_running; /* they come during a step, too */
     pthread_mutex_unlock(&e->lock);
     full.heap_allocs = rp__alloc_get_stats().n_allocs;
     copy_sized(out, out->bytes, &full, sizeof full);

@@ -32,7 +32,6 @@ void rp__engine_copy_stats(rp_engine *e) {
     e->stats.blocks_cached = (uint64_t)e->kv.n_cached;
     e->stats.blocks_live = (uint64_t)(e->kv.n_blocks - 1 - rp__kv_available(&e->kv));
     e->stats.n_running = (uint64_t)e->sched.n_running;
-    e->stats.n_waiting = (uint64_t)(e->n_open - e->sched.n_running);
     e->stats.n_preemptions = e->sched.stats.n_preemptions;
     e->stats.n_prefix_queries = e->sched.stats.n_prefix_queries;
     e->stats.n_prefix_hits = e->sched.stats.n_prefix_hits;

@@ -175,7 +175,15 @@ RP_TEST(bits, seeds_belong_to_their_requests) {
 RP_TEST(bits, choices_are_the_answers_of_their_seeds) {
     static rp_answer want, got;
     for (int max_seqs = 1; max_seqs <= 8; max_seqs += 2) {
-        const way w = {"choices", max_seqs, 64, 64, 2, 30, true, .capture = RP_CAPTURE_AUTO};
+        const way w = {"choices",
+                       max_seqs,
+                       64,
+                       64,
+                       2,
+                       30,
+                       true,
+                       .capture = RP_CAPTURE_AUTO,
+                       .device = max_seqs == 3 ? "emu" : NULL};
         rp_engine *e = open_way(&w);
         int32_t ids[N_LONGEST];
         rp_request_options o = prompt(21, ids); /* 65 tokens: a block is shared in part */

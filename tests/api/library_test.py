@@ -1,13 +1,11 @@
-"""The shared library from Python by ctypes: what a binding needs is the header, and nothing else.
-
-The structs are written down here a second time; `bytes`, which the library sets to its own size of
-a struct, tells when the two have come apart."""
+"""The shared library from Python by ctypes: a binding needs the header and nothing else."""
 
 import ctypes as c
 import threading
 
 import pytest
 
+from api.header import read_structs
 from project import BUILD, FIXTURES
 
 LIBRARY = BUILD / "libreprise.so"
@@ -16,74 +14,10 @@ pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"no library in {BU
 OK, END, EQUEUE, ESHUTDOWN = 0, 1, -12, -14
 TOKEN, DONE = 0, 1
 STOP, LENGTH, CANCELLED = 1, 2, 3
-u32, u64, text = c.c_uint32, c.c_uint64, c.c_char_p
 
-
-class Error(c.Structure):
-    _fields_ = [("code", c.c_int), ("message", c.c_char * 508)]
-
-
-class EngineOptions(c.Structure):
-    _fields_ = [
-        ("bytes", u32), ("model", text), ("device", text), ("device_options", text),
-        ("n_threads", c.c_int), ("n_ctx", c.c_int), ("max_seqs", c.c_int),
-        ("max_batch_tokens", c.c_int), ("prefill_chunk", c.c_int), ("max_queue", c.c_int),
-        ("prefix_cache", c.c_bool), ("block_size", c.c_int), ("n_blocks", c.c_int),
-        ("cache_type_k", text), ("cache_type_v", text), ("activations", c.c_int),
-        ("capture", c.c_int), ("max_graphs", c.c_int), ("capture_at_start", c.c_bool),
-        ("chat_template", text), ("progress", c.c_void_p), ("progress_user", c.c_void_p),
-    ]  # fmt: skip
-
-
-class LogitBias(c.Structure):
-    _fields_ = [("id", c.c_int32), ("bias", c.c_float)]
-
-
-class Sampling(c.Structure):
-    _fields_ = [
-        ("temperature", c.c_float), ("top_k", c.c_int), ("top_p", c.c_float),
-        ("min_p", c.c_float), ("repetition_penalty", c.c_float), ("presence_penalty", c.c_float),
-        ("frequency_penalty", c.c_float), ("penalty_last_n", c.c_int), ("seed", u64),
-        ("logit_bias", c.POINTER(LogitBias)), ("n_logit_bias", c.c_size_t),
-    ]  # fmt: skip
-
-
-class Usage(c.Structure):
-    _fields_ = [
-        ("n_prompt", u32), ("n_cached", u32), ("n_generated", u32), ("n_preemptions", u32),
-        ("queue_seconds", c.c_double), ("prefill_seconds", c.c_double),
-        ("decode_seconds", c.c_double),
-    ]  # fmt: skip
-
-
-class TopLogprob(c.Structure):
-    _fields_ = [("id", c.c_int32), ("logprob", c.c_float)]
-
-
-class Event(c.Structure):
-    _fields_ = [
-        ("kind", c.c_int), ("id", c.c_int32), ("logprob", c.c_float),
-        ("top", c.POINTER(TopLogprob)), ("n_top", c.c_size_t), ("text", c.c_void_p),
-        ("text_bytes", c.c_size_t), ("finish", c.c_int), ("stop", text), ("usage", Usage),
-        ("error", Error),
-    ]  # fmt: skip
-
-
-class RequestOptions(c.Structure):
-    _fields_ = [
-        ("bytes", u32), ("prompt_ids", c.POINTER(c.c_int32)), ("n_prompt_ids", c.c_size_t),
-        ("messages", text), ("template_kwargs", text), ("add_generation_prompt", c.c_bool),
-        ("continue_final_message", c.c_bool), ("prompt", text), ("prompt_bytes", c.c_size_t),
-        ("parse_special", c.c_bool), ("skip_bos", c.c_bool), ("max_tokens", c.c_int),
-        ("min_tokens", c.c_int), ("ignore_eos", c.c_bool), ("skip_special_tokens", c.c_bool),
-        ("stop", c.POINTER(text)), ("n_stop", c.c_size_t), ("stop_ids", c.POINTER(c.c_int32)),
-        ("n_stop_ids", c.c_size_t), ("sampling", Sampling), ("n_logprobs", c.c_int),
-        ("n_prompt_logprobs", c.c_int), ("priority", c.c_int), ("timeout_seconds", c.c_double),
-        ("use_prefix_cache", c.c_bool), ("cache_salt", text), ("on_event", c.c_void_p),
-        ("user", c.c_void_p),
-    ]  # fmt: skip
-
-
+STRUCTS = read_structs("status.h", "common.h", "reprise.h")
+Error, Event = STRUCTS["rp_error"], STRUCTS["rp_event"]
+EngineOptions, RequestOptions = STRUCTS["rp_engine_options"], STRUCTS["rp_request_options"]
 ON_EVENT = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.POINTER(Event))
 
 
@@ -92,7 +26,7 @@ def lib():
     library = c.CDLL(str(LIBRARY))
     library.rp_engine_options_default.restype = EngineOptions
     library.rp_request_options_default.restype = RequestOptions
-    library.rp_status_name.restype = text
+    library.rp_status_name.restype = c.c_char_p
     for name in ("engine_destroy", "request_release", "request_cancel", "free"):
         getattr(library, f"rp_{name}").argtypes = [c.c_void_p]
         getattr(library, f"rp_{name}").restype = None
@@ -136,7 +70,7 @@ def follow(lib, request):
     """Ids, text and the last event."""
     ids, said, event = [], b"", Event()
     while (status := lib.rp_request_next(request, -1, c.byref(event))) == OK:
-        said += c.string_at(event.text, event.text_bytes)
+        said += event.text[: event.text_bytes]
         if event.kind == DONE:
             last = Event.from_buffer_copy(event)
         else:
@@ -145,9 +79,13 @@ def follow(lib, request):
     return ids, said.decode(), last
 
 
-def test_the_structs_are_the_headers(lib):
-    assert lib.rp_engine_options_default().bytes == c.sizeof(EngineOptions)
-    assert lib.rp_request_options_default().bytes == c.sizeof(RequestOptions)
+def test_the_library_has_the_structs_of_the_header(lib):
+    defaults = [name for name in STRUCTS if name.endswith("_options")]
+    assert "rp_inspect_options" in defaults
+    for name in defaults:
+        default = getattr(lib, f"{name}_default")
+        default.restype = STRUCTS[name]
+        assert default().bytes == c.sizeof(STRUCTS[name]), name
 
 
 def test_an_answer(lib, engine):

@@ -197,6 +197,10 @@ typedef struct rp_device_properties {
                                   memory_bytes */
     double watchdog_us; /* one submit (an op that runs eagerly, a replay) that takes longer loses
                            the device; 0: none. With estimate_us, submits are kept shorter */
+    /* What is faster on the host, transfers included, when ops run one by one: placement rules like
+     * "norm:rows<32=host rope:rows<64=host" (docs/devices.md), good while the device is open. NULL:
+     * nothing. */
+    const char *host_rules;
 } rp_device_properties;
 
 /* ---- the table ---- */

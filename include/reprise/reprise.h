@@ -54,6 +54,12 @@ typedef struct rp_engine_options {
     const char *chat_template; /* Jinja text used instead of the model's own; NULL */
     rp_progress_fn progress;
     void *progress_user;
+    /* Where the ops of a step stand. "host-free": on the device, but for those it does not run;
+     * "hybrid": where the device's own rules say; "auto" or NULL: whichever of the two is measured
+     * to be faster, step size by step size. */
+    const char *placement;
+    const char *place;        /* rules that win over those: "norm:rows<32=host rope=device"; NULL */
+    const char *host_options; /* device_options of the host's side; NULL */
 } rp_engine_options;
 
 RP_API rp_engine_options rp_engine_options_default(void);
@@ -129,6 +135,10 @@ typedef struct rp_engine_stats { /* since creation */
     uint64_t n_queue_full;                     /* requests refused with RP_EQUEUE */
     uint64_t n_first_tokens;                   /* requests that got their first token, and: */
     double queue_seconds, first_token_seconds; /* sums over them, from submit on */
+    uint64_t n_host_ops, n_transfers; /* of steps with ops on the host */
+    rp_reason_count placements[12];   /* steps by placement, and why it was taken; none where there
+                                         is one placement only */
+    uint32_t n_placements;
 } rp_engine_stats;
 RP_API void rp_engine_get_stats(rp_engine *engine, rp_engine_stats *out); /* set out->bytes first */
 
@@ -291,13 +301,17 @@ RP_API rp_status rp_engine_apply_template(rp_engine *engine, const rp_request_op
 /* Text reports (rp_free): the program of each bucket: ops, placement, bytes, segments, inputs. */
 RP_API rp_status rp_engine_explain(rp_engine *engine, bool all_ops, char **text, rp_error *err);
 
-/* Eager against replay for the steps of one size, from an idle device to an idle device. */
+/* Eager against replay for the steps of one size and placement, from an idle device to an idle
+ * device. */
 typedef struct rp_capture_row {
-    char bucket[32]; /* "decode 4", "prefill 512" */
+    char bucket[32];    /* "decode 4", "prefill 512" */
+    char placement[32]; /* "host-free", "hybrid": a row for each that there is */
+    bool is_chosen;     /* the placement that steps of this size take from now on */
     bool is_prefill;
     int n_tokens, n_ops;
+    int n_host_ops, n_transfers;
     double eager_us, replay_us; /* medians of a step; replay_us 0: there is no graph */
-    bool is_replay;             /* the decision of RP_CAPTURE_AUTO */
+    bool is_replay;             /* the decision of RP_CAPTURE_AUTO, with this placement */
     char reason[96];            /* for it */
     bool is_simulated;          /* the times are a device's virtual ones */
     size_t graph_bytes;
@@ -306,7 +320,8 @@ typedef struct rp_capture_row {
 typedef struct rp_bench_capture_options {
     uint32_t bytes;
     int n_pairs; /* eager and replay in turns (default 15) */
-    /* One row per step size, i of n, on the engine's thread; true stops (RP_ECANCELLED). */
+    /* One row per step size and placement, i of n, on the engine's thread; true stops
+     * (RP_ECANCELLED). */
     bool (*on_row)(void *user, const rp_capture_row *row, int i, int n);
     void *user;
 } rp_bench_capture_options;

@@ -70,6 +70,8 @@ typedef enum rp__option_id {
     RP_OPT_LIST_DEVICES,
     RP_OPT_ISA,
     RP_OPT_THREADS,
+    RP_OPT_PLACEMENT,
+    RP_OPT_PLACE,
     RP_OPT_MAX_MODEL_LEN,
     RP_OPT_MAX_NUM_SEQS,
     RP_OPT_MAX_BATCH_TOKENS,

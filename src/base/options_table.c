@@ -191,6 +191,17 @@ static const rp__option rows[RP_N_OPTIONS] = {
         .help = "threads of the processor; 0 or -1: the cores that may be used",
         .group = IN_DEVICE, .commands = LOADS},
 
+    [RP_OPT_PLACEMENT] = {.name = "placement", .kind = RP_OPT_STRING, .value = "MODE",
+        .default_text = "auto",
+        .help = "where the ops of a step stand: host-free: on the device, but for those it does not "
+                "run; hybrid: where the device's rules say; auto: whichever is measured to be "
+                "faster. The tokens are the same",
+        .group = IN_DEVICE, .commands = LOADS},
+    [RP_OPT_PLACE] = {.name = "place", .kind = RP_OPT_STRINGS, .value = "RULE",
+        .help = "a rule that wins over those of the placement: OP[:CONDITION,...]=host or =device, "
+                "like norm:rows<32=host; may be given several times",
+        .group = IN_DEVICE, .commands = LOADS},
+
     /* ---- context and memory ---- */
     [RP_OPT_MAX_MODEL_LEN] = {.name = "max-model-len", .shorts = "c", .aliases = "ctx-size",
         .kind = RP_OPT_INT,

@@ -1,5 +1,5 @@
-/* `reprise bench capture`: eager against replay for the steps of every size, as a table, JSON and a
- * plot. The library measures; this file shows. */
+/* `reprise bench capture`: eager against replay for the steps of every size and placement, as a
+ * table, JSON and a plot. The library measures; this file shows. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "base/json_writer.h"
 
-enum { ROWS_MOST = 64, DEFAULT_PAIRS = 15 };
+enum { ROWS_MOST = 96, DEFAULT_PAIRS = 15 };
 
 typedef struct capture_bench {
     rp_engine_info info;
@@ -23,7 +23,8 @@ typedef struct capture_bench {
 static bool on_row(void *user, const rp_capture_row *row, int i, int n) {
     capture_bench *b = user;
     if (b->n_rows < ROWS_MOST) b->rows[b->n_rows++] = *row;
-    if (!rp__cli_is_quiet()) rp__cli_status_line("measured %s, %d of %d", row->bucket, i + 1, n);
+    if (!rp__cli_is_quiet())
+        rp__cli_status_line("measured %s %s, %d of %d", row->bucket, row->placement, i + 1, n);
     return rp__cli_interrupted();
 }
 
@@ -41,27 +42,45 @@ static const char *duration(double us, char *out, size_t cap) {
 
 /* ---- table and JSON ---- */
 
+/* Several placements have a row each; the one that steps take is marked. */
+static bool has_placements(const capture_bench *b) {
+    for (size_t k = 0; k < b->n_rows; k++)
+        if (!b->rows[k].is_chosen) return true;
+    return false;
+}
+
+static void write_table_row(rp__bytes *out, const capture_bench *b, const rp_capture_row *r) {
+    char eager[32], replay[32] = "-", ratio[32] = "-";
+    duration(r->eager_us, eager, sizeof eager);
+    if (r->replay_us > 0) {
+        duration(r->replay_us, replay, sizeof replay);
+        snprintf(ratio, sizeof ratio, "%.3f", r->eager_us / r->replay_us);
+    }
+    rp__bytes_printf(out, "| %-12s | %-9s | %5d | %7d | %12s | %12s | %12s | %-8s | %s%s\n",
+                     r->bucket, r->placement, r->n_ops, r->n_host_ops, eager, replay, ratio,
+                     decision_of(r),
+                     !has_placements(b) ? ""
+                     : r->is_chosen     ? "yes    | "
+                                        : "       | ",
+                     r->reason);
+}
+
 static void write_table(rp__bytes *out, const capture_bench *b) {
     const rp_engine_info *i = &b->info;
     rp__bytes_printf(out, "%s, %s, on %s%s, medians of %d pairs\n\n", i->model_name,
                      i->quantization, i->device, rp__cli_simulated(i->device, i->is_simulated),
                      b->n_pairs);
-    rp__bytes_printf(
-        out, "| bucket       |   ops | %12s | %12s | eager/replay | decision | reason\n",
-        i->is_simulated ? "eager, sim." : "eager", i->is_simulated ? "replay, sim." : "replay");
-    rp__bytes_add_str(out, "|--------------|------:|-------------:|-------------:|-------------:|"
-                           "----------|-------\n");
-    for (size_t k = 0; k < b->n_rows; k++) {
-        const rp_capture_row *r = &b->rows[k];
-        char eager[32], replay[32] = "-", ratio[32] = "-";
-        duration(r->eager_us, eager, sizeof eager);
-        if (r->replay_us > 0) {
-            duration(r->replay_us, replay, sizeof replay);
-            snprintf(ratio, sizeof ratio, "%.3f", r->eager_us / r->replay_us);
-        }
-        rp__bytes_printf(out, "| %-12s | %5d | %12s | %12s | %12s | %-8s | %s\n", r->bucket,
-                         r->n_ops, eager, replay, ratio, decision_of(r), r->reason);
-    }
+    rp__bytes_printf(out,
+                     "| bucket       | placement |   ops | on host | %12s | %12s | eager/replay | "
+                     "decision | %sreason\n",
+                     i->is_simulated ? "eager, sim." : "eager",
+                     i->is_simulated ? "replay, sim." : "replay",
+                     has_placements(b) ? "chosen | " : "");
+    rp__bytes_printf(out,
+                     "|--------------|-----------|------:|--------:|-------------:|-------------:|"
+                     "-------------:|----------|-%s------\n",
+                     has_placements(b) ? "-------|-" : "");
+    for (size_t k = 0; k < b->n_rows; k++) write_table_row(out, b, &b->rows[k]);
 }
 
 static void write_json(rp__bytes *out, const capture_bench *b) {
@@ -76,9 +95,13 @@ static void write_json(rp__bytes *out, const capture_bench *b) {
         const rp_capture_row *r = &b->rows[k];
         rp__json_open(out, NULL, '{');
         rp__json_str(out, "bucket", r->bucket);
+        rp__json_str(out, "placement", r->placement);
+        rp__json_bool(out, "chosen", r->is_chosen);
         rp__json_str(out, "kind", r->is_prefill ? "prefill" : "decode");
         rp__json_int(out, "tokens", r->n_tokens);
         rp__json_int(out, "ops", r->n_ops);
+        rp__json_int(out, "host_ops", r->n_host_ops);
+        rp__json_int(out, "transfers", r->n_transfers);
         rp__json_num(out, "eager_us", r->eager_us);
         rp__json_num(out, "replay_us", r->replay_us > 0 ? r->replay_us : NAN);
         rp__json_str(out, "decision", decision_of(r));
@@ -160,13 +183,26 @@ static void plot_axes(plot *p, const capture_bench *b) {
     rp__bytes_add_str(p->out, "</g>\n");
 }
 
-static void plot_dot(plot *p, double x, double us, bool is_replay, bool is_upper) {
+/* Round where nothing is on the host, square where something is. */
+static void plot_mark(plot *p, double x, double y, const char *colour, const char *fill,
+                      bool is_square) {
+    static const char style[] = "stroke-width=\"2\"/>\n";
+    if (is_square)
+        rp__bytes_printf(p->out,
+                         "<rect x=\"%.1f\" y=\"%.1f\" width=\"9\" height=\"9\" fill=\"%s\" "
+                         "stroke=\"%s\" %s",
+                         x - 4.5, y - 4.5, fill, colour, style);
+    else
+        rp__bytes_printf(p->out,
+                         "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" fill=\"%s\" stroke=\"%s\" %s", x,
+                         y, fill, colour, style);
+}
+
+static void plot_dot(plot *p, const rp_capture_row *r, double x, double us, bool is_replay,
+                     bool is_upper) {
     char label[32], attributes[96];
     const char *colour = is_replay ? REPLAY_COLOUR : EAGER_COLOUR;
-    rp__bytes_printf(p->out,
-                     "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" fill=\"%s\" stroke=\"%s\" "
-                     "stroke-width=\"2\"/>\n",
-                     x, y_of(p, us), is_replay ? colour : "#fff", colour);
+    plot_mark(p, x, y_of(p, us), colour, is_replay ? colour : "#fff", r->n_host_ops > 0);
     snprintf(attributes, sizeof attributes, "text-anchor=\"middle\" font-size=\"11\" fill=\"%s\"",
              colour);
     duration(us, label, sizeof label);
@@ -181,12 +217,13 @@ static void plot_row(plot *p, const rp_capture_row *r, double x) {
                          "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#999\" "
                          "stroke-width=\"2\"/>\n",
                          x, y_of(p, r->eager_us), x, y_of(p, r->replay_us));
-        plot_dot(p, x, r->replay_us, true, r->replay_us > r->eager_us);
+        plot_dot(p, r, x, r->replay_us, true, r->replay_us > r->eager_us);
     }
-    plot_dot(p, x, r->eager_us, false, !has_replay || r->eager_us >= r->replay_us);
+    plot_dot(p, r, x, r->eager_us, false, !has_replay || r->eager_us >= r->replay_us);
     char tokens[16];
     snprintf(tokens, sizeof tokens, "%d", r->n_tokens);
     plot_text(p, x, y_axis + 34, "text-anchor=\"middle\"", tokens);
+    if (!r->is_chosen) return;
     plot_text(p, x, y_axis + 52,
               r->is_replay ? "text-anchor=\"middle\" font-size=\"11\" fill=\"" REPLAY_COLOUR "\""
                            : "text-anchor=\"middle\" font-size=\"11\" fill=\"" EAGER_COLOUR "\"",
@@ -208,24 +245,25 @@ static void plot_kinds(plot *p, const capture_bench *b) {
     }
 }
 
-static void plot_legend(plot *p) {
+static void plot_legend(plot *p, const capture_bench *b) {
     static const struct {
         const char *text, *colour, *fill;
-    } items[] = {{"eager: op by op", EAGER_COLOUR, "#fff"},
-                 {"replay: as one graph", REPLAY_COLOUR, REPLAY_COLOUR}};
-    for (int i = 0; i < 2; i++) {
-        double x = PLOT_LEFT + 150 * i, y = PLOT_TOP - 26;
-        rp__bytes_printf(p->out,
-                         "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" fill=\"%s\" stroke=\"%s\" "
-                         "stroke-width=\"2\"/>\n",
-                         x + 6, y - 4, items[i].fill, items[i].colour);
+        bool is_square;
+    } items[] = {{"eager: op by op", EAGER_COLOUR, "#fff", false},
+                 {"replay: as one graph", REPLAY_COLOUR, REPLAY_COLOUR, false},
+                 {"hybrid, eager", EAGER_COLOUR, "#fff", true},
+                 {"hybrid, replay in pieces", REPLAY_COLOUR, REPLAY_COLOUR, true}};
+    int n = has_placements(b) ? 4 : 2;
+    for (int i = 0; i < n; i++) {
+        double x = PLOT_LEFT + 160 * i, y = PLOT_TOP - 26;
+        plot_mark(p, x + 6, y - 4, items[i].colour, items[i].fill, items[i].is_square);
         plot_text(p, x + 18, y, "", items[i].text);
     }
 }
 
 static void write_svg(rp__bytes *out, const capture_bench *b) {
     char title[256], subtitle[288];
-    enum { NARROWEST = 760 }; /* holds the device's description */
+    enum { NARROWEST = 780 }; /* holds the device's description and the legend */
     plot p = {.out = out, .width = PLOT_LEFT + COLUMN * (int)b->n_rows + 20};
     if (p.width < NARROWEST) p.width = NARROWEST;
     int height = PLOT_TOP + PLOT_HEIGHT + PLOT_BOTTOM;
@@ -240,7 +278,7 @@ static void write_svg(rp__bytes *out, const capture_bench *b) {
     snprintf(subtitle, sizeof subtitle, "%s, medians of %d pairs", b->info.device, b->n_pairs);
     plot_text(&p, PLOT_LEFT, 26, "font-size=\"16\" font-weight=\"bold\"", title);
     plot_text(&p, PLOT_LEFT, 45, "font-size=\"12\" fill=\"#444\"", subtitle);
-    plot_legend(&p);
+    plot_legend(&p, b);
     plot_axes(&p, b);
     for (size_t i = 0; i < b->n_rows; i++)
         plot_row(&p, &b->rows[i], PLOT_LEFT + COLUMN * ((double)i + 0.5));

@@ -107,22 +107,47 @@ static int fill_template(const rp__options *o, rp__bytes *file, rp_engine_option
     return RP_CLI_OK;
 }
 
-/* --isa is the device option of that name; what --device-options says about it comes last and wins.
- */
-static bool fill_device(const rp__options *o, rp__bytes *joined, rp_engine_options *e) {
+/* Texts made here that the engine's options borrow. */
+typedef struct made_texts {
+    rp__bytes device, host, rules, template;
+} made_texts;
+
+static void clear_texts(made_texts *t) {
+    rp__bytes_clear(&t->device);
+    rp__bytes_clear(&t->host);
+    rp__bytes_clear(&t->rules);
+    rp__bytes_clear(&t->template);
+}
+
+/* --isa is the device option of that name, on the device and beside it; what --device-options says
+ * about it comes last and wins. */
+static bool fill_device(const rp__options *o, made_texts *t, rp_engine_options *e) {
     const char *isa = rp__options_str(o, RP_OPT_ISA),
                *more = rp__options_str(o, RP_OPT_DEVICE_OPTIONS);
     e->device = rp__options_str(o, RP_OPT_DEVICE);
     e->device_options = more;
     if (!isa) return true;
-    rp__bytes_printf(joined, "isa=%s", isa);
-    if (more && *more) rp__bytes_printf(joined, ",%s", more);
-    e->device_options = joined->p;
-    return !joined->failed;
+    rp__bytes_printf(&t->host, "isa=%s", isa);
+    rp__bytes_printf(&t->device, "isa=%s", isa);
+    if (more && *more) rp__bytes_printf(&t->device, ",%s", more);
+    e->host_options = t->host.p;
+    e->device_options = t->device.p;
+    return !t->host.failed && !t->device.failed;
 }
 
-static int fill_options(const rp__options *o, rp_engine_options *e, rp__bytes *device,
-                        rp__bytes *template) {
+/* --place may be given several times; the environment's one value may have several rules too. */
+static bool fill_placement(const rp__options *o, made_texts *t, rp_engine_options *e) {
+    const rp__option_value *rules = &o->values[RP_OPT_PLACE];
+    e->placement = rp__options_str(o, RP_OPT_PLACEMENT);
+    for (size_t i = 0; i < rules->n_items; i++) {
+        rp__bytes_add_str(&t->rules, rules->items[i]);
+        rp__bytes_add_char(&t->rules, ' ');
+    }
+    e->place = t->rules.p;
+    return !t->rules.failed;
+}
+
+static int fill_options(const rp__options *o, rp_engine_options *e, made_texts *t) {
     int64_t threads = rp__options_int(o, RP_OPT_THREADS);
     e->n_threads = threads > 0 ? (int)threads : 0;
     e->n_ctx = (int)rp__options_int(o, RP_OPT_MAX_MODEL_LEN);
@@ -135,9 +160,9 @@ static int fill_options(const rp__options *o, rp_engine_options *e, rp__bytes *d
     if (rp__options_given(o, RP_OPT_MAX_NUM_SEQS))
         e->max_seqs = (int)rp__options_int(o, RP_OPT_MAX_NUM_SEQS);
     fill_types(o, e);
-    if (!fill_device(o, device, e)) return rp__cli_out_of_memory();
+    if (!fill_device(o, t, e) || !fill_placement(o, t, e)) return rp__cli_out_of_memory();
     int code = fill_capture(o, e);
-    return code ? code : fill_template(o, template, e);
+    return code ? code : fill_template(o, &t->template, e);
 }
 
 static int start_engine(rp_engine_options *e, rp_engine **out) {
@@ -162,14 +187,13 @@ static int start_engine(rp_engine_options *e, rp_engine **out) {
 
 int rp__cli_start(const rp__options *o, const char *model, int default_seqs, rp_engine **out) {
     rp_engine_options e = rp_engine_options_default();
-    rp__bytes device = {0}, template = {0};
+    made_texts texts = {0};
     *out = NULL;
     e.model = model;
     e.max_seqs = default_seqs;
-    int code = fill_options(o, &e, &device, &template);
+    int code = fill_options(o, &e, &texts);
     if (!code) code = start_engine(&e, out);
-    rp__bytes_clear(&template);
-    rp__bytes_clear(&device);
+    clear_texts(&texts);
     return code;
 }
 
@@ -209,13 +233,21 @@ static void print_speed(const char *what, uint32_t n_tokens, double n_timed, dou
         fprintf(stderr, ", %.2f s, %.1f tokens/s", seconds, n_timed / seconds);
 }
 
+static void print_counts(const char *what, const rp_reason_count *counts, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        fprintf(stderr, "%-8s %llu: %s\n", i ? "" : what, (unsigned long long)counts[i].count,
+                counts[i].reason);
+}
+
 static void print_reasons(const rp_engine_stats *s) {
     fprintf(stderr, "%-8s captured again %llu, dropped for others %llu, refused %llu\n", "graphs",
             (unsigned long long)s->n_recaptures, (unsigned long long)s->n_evictions,
             (unsigned long long)s->n_refusals);
-    for (uint32_t i = 0; i < s->n_eager_reasons; i++)
-        fprintf(stderr, "%-8s %llu: %s\n", i ? "" : "eager",
-                (unsigned long long)s->eager_reasons[i].count, s->eager_reasons[i].reason);
+    print_counts("eager", s->eager_reasons, s->n_eager_reasons);
+    print_counts("placed", s->placements, s->n_placements);
+    if (s->n_host_ops)
+        fprintf(stderr, "%-8s ops %llu, transfers for them %llu\n", "host",
+                (unsigned long long)s->n_host_ops, (unsigned long long)s->n_transfers);
 }
 
 void rp__cli_print_figures(rp_engine *engine, const rp_usage *u, rp_finish finish, uint64_t seed) {

@@ -437,6 +437,25 @@ rp_status rp__buffer_copy(rp_buffer *dst, size_t dst_offset, rp_buffer *src, siz
     return rp__queue_copy(dst, 0, dst_offset, src, src_offset, n, err);
 }
 
+static char *host_address(const rp_buffer *buf, size_t offset) {
+    return (char *)buf->handle + offset;
+}
+
+rp_status rp__buffer_transfer(rp_buffer *dst, size_t dst_offset, rp_buffer *src, size_t src_offset,
+                              size_t n, rp_error *err) {
+    RP_TRY(check_range(dst, "transfer", dst_offset, n, err));
+    RP_TRY(check_range(src, "transfer", src_offset, n, err));
+    if (src->owner->props.is_host_memory)
+        return rp__buffer_write(dst, dst_offset, host_address(src, src_offset), n, err);
+    if (!dst->owner->props.is_host_memory)
+        return rp__fail(err, RP_EINVAL,
+                        "transfer from buffer \"%s\" on %s to \"%s\" on %s: "
+                        "neither is in the host's memory",
+                        src->name, src->owner->api->name, dst->name, dst->owner->api->name);
+    dst->generation++;
+    return rp__buffer_read(src, src_offset, host_address(dst, dst_offset), n, err);
+}
+
 rp_status rp__device_sync(rp_device *dev, rp_error *err) {
     return rp__queue_sync(dev, 0, err);
 }

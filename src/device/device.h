@@ -72,6 +72,11 @@ rp_status rp__buffer_read(rp_buffer *buf, size_t offset, void *dst, size_t n, rp
 rp_status rp__buffer_copy(rp_buffer *dst, size_t dst_offset, rp_buffer *src, size_t src_offset,
                           size_t n, rp_error *err);
 
+/* From a buffer of one device to one of another, in queue 0's order of both: straight from or to the
+ * memory of the one of them that has is_host_memory; RP_EINVAL when neither has. */
+rp_status rp__buffer_transfer(rp_buffer *dst, size_t dst_offset, rp_buffer *src, size_t src_offset,
+                              size_t n, rp_error *err);
+
 /* ---- queues: 0 runs ops and is captured; 1, where props.n_queues is 2, is for copying while
  * computing ---- The calls above are queue 0's. Work on one queue is in order; events order the
  * two: `wait` holds back what is issued on its queue afterwards until everything issued before

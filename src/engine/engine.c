@@ -148,7 +148,7 @@ static void fill_info(rp_engine *e, uint64_t start_ns) {
                           .n_ctx_train = (int)h->n_ctx_train,
                           .weight_bytes = e->model->weights.bytes,
                           .kv_bytes = e->stepper.cache_bytes,
-                          .arena_bytes = e->stepper.arena_bytes,
+                          .arena_bytes = e->stepper.bytes[RP_SIDE_DEVICE].arena,
                           .graph_bytes = i->graph_bytes,
                           .has_chat_template = e->chat_template != NULL};
     const rp_device_properties *props = rp__device_props(e->device);
@@ -329,13 +329,19 @@ void rp_engine_get_stats(rp_engine *e, rp_engine_stats *out) {
     copy_sized(out, out->bytes, &full, sizeof full);
 }
 
+static bool explain_bucket(const rp__choice *c, bool all_ops, rp__bytes *out) {
+    for (int way = 0; way < 2; way++)
+        if (c->ways[way] && !rp__program_explain(c->ways[way], all_ops, out)) return false;
+    return true;
+}
+
 rp_status rp_engine_explain(rp_engine *e, bool all_ops, char **text, rp_error *err) {
     rp__bytes out = {0};
     bool ok = rp__bytes_printf(&out, "%s on %s: %zu weight bytes, %zu KV bytes, %zu arena bytes\n",
                                e->info.model_name, e->info.device, e->info.weight_bytes,
                                e->info.kv_bytes, e->info.arena_bytes);
     for (int i = 0; i < e->stepper.n_buckets && ok; i++)
-        ok = rp__program_explain(&e->stepper.programs[i], all_ops, &out);
+        ok = explain_bucket(&e->stepper.choices[i], all_ops, &out);
     if (ok && (*text = rp__bytes_take(&out))) return RP_OK;
     rp__bytes_clear(&out);
     return rp__fail(err, RP_ENOMEM, "out of memory for the report");

@@ -2,6 +2,7 @@
 
 #include "base/fail.h"
 #include "base/stress.h"
+#include "engine/placing.h"
 #include "tensor/dtype.h"
 
 /* ---- planning ---- */
@@ -33,7 +34,12 @@ static rp_status plan_steps(rp__model *m, const rp_engine_options *o, rp__steppe
     RP_TRY(cache_type("cache_type_v", o->cache_type_v, &c.v_type, err));
     c.replay = (rp__replay_config){
         .mode = o->capture, .max_graphs = o->max_graphs, .max_graph_bytes = o->max_graph_bytes};
-    return rp__stepper_plan(s, m, &c, err);
+    m->host.config.n_threads = o->n_threads;
+    m->host.config.options = o->host_options;
+    rp_status st = rp__placing_choose(o, m->device, &c, err);
+    if (st >= 0) return rp__stepper_plan(s, m, &c, err);
+    for (int i = 0; i < c.n_placements; i++) rp__placement_clear(&c.placements[i]);
+    return st;
 }
 
 rp_status rp__plan_engine(const rp__checkpoint *c, rp_device *device, const rp_engine_options *o,
@@ -50,20 +56,31 @@ rp_status rp__plan_engine(const rp__checkpoint *c, rp_device *device, const rp_e
 
 /* ---- fitting ---- */
 
-/* Every segment is captured sooner or later; where the store has fewer places, any of them may be
- * in it. */
+static size_t program_graph_bytes(const rp__program *p) {
+    size_t bytes = 0;
+    for (int32_t i = 0; i < p->n_segments; i++)
+        if (p->segments[i].side == RP_SIDE_DEVICE)
+            bytes += rp__graph_bytes_bound(p->device, (size_t)p->segments[i].n_ops);
+    return bytes;
+}
+
+/* Every step size is captured sooner or later, the larger of its placements; where the store has
+ * fewer places, any of them may be in it. */
 static size_t graph_bytes(const rp__stepper *s) {
     const rp__replay_config *c = &s->config.replay;
-    size_t largest = 0, all = 0, n = 0;
-    for (int i = 0; i < s->n_buckets; i++)
-        for (int32_t k = 0; k < s->programs[i].n_segments; k++, n++) {
-            size_t n_ops = (size_t)s->programs[i].segments[k].n_ops;
-            size_t bytes = rp__graph_bytes_bound(s->device, n_ops);
-            all += bytes;
-            if (bytes > largest) largest = bytes;
+    size_t largest = 0, all = 0;
+    for (int i = 0; i < s->n_buckets; i++) {
+        size_t bytes = 0;
+        for (int way = 0; way < 2; way++) {
+            const rp__program *p = s->choices[i].ways[way];
+            size_t each = p ? program_graph_bytes(p) : 0;
+            if (each > bytes) bytes = each;
         }
+        all += bytes;
+        if (bytes > largest) largest = bytes;
+    }
     if (c->mode == RP_CAPTURE_OFF) return 0;
-    return n <= (size_t)c->max_graphs ? all : (size_t)c->max_graphs * largest;
+    return s->n_buckets <= c->max_graphs ? all : (size_t)c->max_graphs * largest;
 }
 
 static size_t graph_limit(const rp__stepper *s) {
@@ -74,9 +91,10 @@ static size_t graph_limit(const rp__stepper *s) {
 
 rp__fit rp__fit_of(const rp__model *m, const rp__stepper *s) {
     rp__fit f = {.weights = m->weights.bytes,
-                 .kv_cache = s->cache_bytes,
-                 .arena = s->arena_bytes,
-                 .inputs_outputs = s->input_bytes + s->output_bytes,
+                 .kv_cache = m->host.has_state ? 0 : s->cache_bytes,
+                 .arena = s->bytes[RP_SIDE_DEVICE].arena,
+                 .inputs_outputs =
+                     s->bytes[RP_SIDE_DEVICE].inputs + s->bytes[RP_SIDE_DEVICE].outputs,
                  .graphs = graph_bytes(s),
                  .graph_limit = graph_limit(s),
                  .has_region = rp__device_props(s->device)->graph_region_bytes > 0,

@@ -16,6 +16,36 @@ static void copy_reasons(rp_engine *e, const rp__replay_stats *s) {
     e->stats.n_eager_reasons = n;
 }
 
+static const char *placement_reason(int way, int why) {
+    static const char *const texts[2][RP_N_CHOICE_WHYS] = {
+#define RP_X(code, text) "host-free: " text,
+        {RP_CHOICE_WHYS(RP_X)},
+#undef RP_X
+#define RP_X(code, text) "hybrid: " text,
+        {RP_CHOICE_WHYS(RP_X)}
+#undef RP_X
+    };
+    return texts[way][why];
+}
+
+static uint64_t n_steps_by(const rp_engine *e, int way, int why) {
+    uint64_t n = 0;
+    for (int i = 0; i < e->stepper.n_buckets; i++) n += e->stepper.choices[i].n_by_reason[way][why];
+    return n;
+}
+
+static void copy_placements(rp_engine *e) {
+    uint32_t n = 0;
+    if (e->stepper.config.n_placements < 2) return;
+    for (int way = 0; way < 2; way++)
+        for (int why = 0; why < RP_N_CHOICE_WHYS; why++) {
+            uint64_t count = n_steps_by(e, way, why);
+            if (!count) continue;
+            e->stats.placements[n++] = (rp_reason_count){placement_reason(way, why), count};
+        }
+    e->stats.n_placements = n;
+}
+
 void rp__engine_copy_stats(rp_engine *e) {
     const rp__replay_stats *s = &e->stepper.replay.stats;
     e->stats.n_steps = s->n_steps;
@@ -25,8 +55,11 @@ void rp__engine_copy_stats(rp_engine *e) {
     e->stats.n_recaptures = s->n_recaptures;
     e->stats.n_evictions = s->n_evicted;
     e->stats.n_refusals = s->n_refused;
+    e->stats.n_host_ops = s->n_host_ops;
+    e->stats.n_transfers = s->n_transfers;
     copy_reasons(e, s);
-    e->stats.n_graphs = (uint64_t)e->stepper.replay.n_held;
+    copy_placements(e);
+    e->stats.n_graphs = (uint64_t)rp__replayer_n_graphs(&e->stepper.replay);
     e->stats.graph_bytes = rp__replayer_graph_bytes(&e->stepper.replay);
     e->stats.blocks_free = (uint64_t)e->kv.n_free;
     e->stats.blocks_cached = (uint64_t)e->kv.n_cached;

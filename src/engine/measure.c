@@ -1,4 +1,4 @@
-/* Eager against replay for every bucket of an engine, on sequences of its own. */
+/* Eager against replay for every bucket and placement of an engine, on sequences of its own. */
 #include <stdio.h>
 
 #include "base/alloc.h"
@@ -15,6 +15,7 @@ typedef struct bench {
     rp__kv_seq *seqs;      /* [max_seqs] */
     int32_t *blocks;       /* [max_seqs, blocks of n_ctx] */
     int32_t n_ctx, n_seqs; /* sequences of this bucket */
+    int n_reported;
 } bench;
 
 /* ---- sequences ---- */
@@ -59,17 +60,21 @@ static rp_status fill_batch(rp_engine *e, bench *b, const rp__bucket *bucket, rp
 
 /* ---- measuring ---- */
 
-static rp_capture_row row_of(const rp_engine *e, int bucket, const rp__replay_report *r) {
-    const rp__program *p = &e->stepper.programs[bucket];
-    rp_capture_row row = {.is_prefill = p->bucket.kind == RP_BUCKET_PREFILL,
+static rp_capture_row row_of(rp_engine *e, rp__choice *c, int way, const rp__replay_report *r) {
+    const rp__program *p = c->ways[way];
+    rp_capture_row row = {.is_chosen = rp__choice_next(c, &e->stepper.replay) == p,
+                          .is_prefill = p->bucket.kind == RP_BUCKET_PREFILL,
                           .n_tokens = p->bucket.n_tokens,
-                          .n_ops = p->n_ops,
+                          .n_ops = p->n_ops - p->traffic.n_uploads - p->traffic.n_downloads,
+                          .n_host_ops = p->traffic.n_host_ops,
+                          .n_transfers = p->traffic.n_uploads + p->traffic.n_downloads,
                           .eager_us = r->eager_us,
                           .replay_us = r->replay_us,
                           .is_replay = r->is_replay_faster,
                           .is_simulated = rp__device_props(e->device)->is_simulated,
                           .graph_bytes = r->graph_bytes};
     rp__bucket_text(&p->bucket, row.bucket, sizeof row.bucket);
+    snprintf(row.placement, sizeof row.placement, "%s", p->placement->name);
     if (r->refusal)
         snprintf(row.reason, sizeof row.reason, "%s: %s", rp__run_why_text(r->why),
                  rp_status_text(r->refusal));
@@ -78,17 +83,32 @@ static rp_capture_row row_of(const rp_engine *e, int bucket, const rp__replay_re
     return row;
 }
 
+static int n_rows(const rp_engine *e) {
+    int n = 0;
+    for (int i = 0; i < e->stepper.n_buckets; i++) n += e->stepper.choices[i].ways[1] ? 2 : 1;
+    return n;
+}
+
+static rp_status report_rows(rp_engine *e, bench *b, rp__choice *c,
+                             const rp__replay_report *reports, rp_error *err) {
+    for (int way = 0; way < 2; way++) {
+        if (!c->ways[way]) continue;
+        rp_capture_row row = row_of(e, c, way, &reports[way]);
+        int i = b->n_reported++;
+        if (b->options->on_row && b->options->on_row(b->options->user, &row, i, n_rows(e)))
+            return rp__fail(err, RP_ECANCELLED, "measuring was stopped");
+    }
+    return RP_OK;
+}
+
 static rp_status measure_bucket(rp_engine *e, bench *b, int i, rp_error *err) {
-    rp__replay_report report;
+    rp__replay_report reports[2];
     rp_status st = fill_batch(e, b, &e->stepper.buckets[i], err);
     if (st >= 0)
-        st = rp__stepper_measure(&e->stepper, i, b->options->n_pairs, b->samples, &report, err);
+        st = rp__stepper_measure(&e->stepper, i, b->options->n_pairs, b->samples, reports, err);
     release(e, b);
     RP_TRY(st);
-    rp_capture_row row = row_of(e, i, &report);
-    if (b->options->on_row && b->options->on_row(b->options->user, &row, i, e->stepper.n_buckets))
-        return rp__fail(err, RP_ECANCELLED, "measuring was stopped");
-    return RP_OK;
+    return report_rows(e, b, &e->stepper.choices[i], reports, err);
 }
 
 static rp_status measure_all(rp_engine *e, void *arg, rp_error *err) {

@@ -14,25 +14,42 @@ static size_t max_size(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-static rp_status plan_bucket(rp__stepper *s, int i, rp_error *err) {
-    rp__program *p = &s->programs[i];
-    rp__program_init(p, s->device, &s->buckets[i]);
+static void grow_bytes(rp__side_bytes *all, const rp__side_bytes *one) {
+    all->arena = max_size(all->arena, one->arena);
+    all->inputs = max_size(all->inputs, one->inputs);
+    all->outputs = max_size(all->outputs, one->outputs);
+}
+
+static void build_program(rp__stepper *s, rp__program *p, int way) {
+    rp__program_place(p, s->config.n_placements ? &s->config.placements[way] : NULL,
+                      &s->model->host);
     rp__model_build(s->model, p);
-    RP_TRY(rp__program_finish(p, err));
-    s->arena_bytes = max_size(s->arena_bytes, p->arena_bytes);
-    s->input_bytes = max_size(s->input_bytes, p->input_bytes);
-    s->output_bytes = max_size(s->output_bytes, p->output_bytes);
+}
+
+static rp_status plan_program(rp__stepper *s, int bucket, int way, rp_error *err) {
+    rp__program *p = &s->programs[way * s->n_buckets + bucket];
+    rp__choice *c = &s->choices[bucket];
+    rp__program_init(p, s->device, &s->buckets[bucket]);
+    build_program(s, p, way);
+    rp_status st = rp__program_finish(p, err);
+    if (st != RP_OK) return st;
+    if (way && p->traffic.n_host_ops == c->ways[0]->traffic.n_host_ops) return RP_OK;
+    c->ways[way] = p;
+    for (int side = 0; side < RP_N_SIDES; side++) grow_bytes(&s->bytes[side], &p->bytes[side]);
     return RP_OK;
 }
 
-static rp_status longest_op_us(const rp__stepper *s, int32_t n_tokens, double *us, rp_error *err) {
+static rp_status longest_op_us(rp__stepper *s, int32_t n_tokens, double *us, rp_error *err) {
     rp__bucket bucket = {RP_BUCKET_PREFILL, n_tokens, s->config.max_seqs, s->config.max_seqs};
     rp__program p;
-    rp__program_init(&p, s->device, &bucket);
-    rp__model_build(s->model, &p);
-    rp_status st = rp__program_finish(&p, err);
-    *us = p.longest_op_us;
-    rp__program_clear(&p);
+    rp_status st;
+    do {
+        rp__program_init(&p, s->device, &bucket);
+        build_program(s, &p, 0);
+        st = rp__program_finish(&p, err);
+        *us = p.longest_op_us;
+        rp__program_clear(&p);
+    } while (st == RP_AGAIN);
     return st;
 }
 
@@ -48,16 +65,41 @@ static rp_status shorten_ops(rp__stepper *s, rp_error *err) {
     return RP_OK;
 }
 
+static int n_programs(const rp__stepper *s) {
+    return s->n_buckets * (s->config.n_placements > 1 ? 2 : 1);
+}
+
+static rp_status plan_programs(rp__stepper *s, rp_error *err) {
+    for (int i = 0; i < n_programs(s); i++) {
+        rp_status st = plan_program(s, i % s->n_buckets, i / s->n_buckets, err);
+        if (st != RP_OK) return st;
+    }
+    return RP_OK;
+}
+
+static void clear_programs(rp__stepper *s) {
+    for (int i = 0; i < n_programs(s) && s->programs; i++) rp__program_clear(&s->programs[i]);
+    for (int i = 0; i < s->n_buckets && s->choices; i++) s->choices[i] = (rp__choice){0};
+    for (int side = 0; side < RP_N_SIDES; side++) s->bytes[side] = (rp__side_bytes){0};
+}
+
+static rp_device *cache_device(const rp__stepper *s) {
+    return s->model->host.has_state ? s->model->host.device : s->device;
+}
+
 static rp_status plan(rp__stepper *s, rp_error *err) {
+    rp_status st;
     rp__model_declare_cache(s->model, s->config.k_type, s->config.v_type, s->config.n_blocks,
                             s->config.block_size);
-    s->cache_bytes = rp__model_cache_bytes(s->model);
     RP_TRY(shorten_ops(s, err));
     s->n_buckets = rp__bucket_list(s->config.max_seqs, s->config.max_tokens, s->buckets);
-    s->programs = rp__calloc((size_t)s->n_buckets, sizeof *s->programs);
-    if (!s->programs)
-        return rp__fail(err, RP_ENOMEM, "out of memory for %d programs", s->n_buckets);
-    for (int i = 0; i < s->n_buckets; i++) RP_TRY(plan_bucket(s, i, err));
+    s->programs = rp__calloc((size_t)n_programs(s), sizeof *s->programs);
+    s->choices = rp__calloc((size_t)s->n_buckets, sizeof *s->choices);
+    if (!s->programs || !s->choices)
+        return rp__fail(err, RP_ENOMEM, "out of memory for %d programs", n_programs(s));
+    while ((st = plan_programs(s, err)) == RP_AGAIN) clear_programs(s); /* once at most */
+    RP_TRY(st);
+    s->cache_bytes = rp__model_cache_bytes(s->model, cache_device(s));
     return RP_OK;
 }
 
@@ -70,16 +112,22 @@ rp_status rp__stepper_plan(rp__stepper *s, rp__model *model, const rp__stepper_c
 }
 
 size_t rp__stepper_bytes(const rp__stepper *s) {
-    return s->arena_bytes + s->input_bytes + s->output_bytes + s->cache_bytes;
+    const rp__side_bytes *b = &s->bytes[RP_SIDE_DEVICE];
+    return b->arena + b->inputs + b->outputs + (s->model->host.has_state ? 0 : s->cache_bytes);
 }
 
 void rp__stepper_clear(rp__stepper *s) {
     rp__replayer_clear(&s->replay);
-    for (int i = 0; i < s->n_buckets && s->programs; i++) rp__program_clear(&s->programs[i]);
+    clear_programs(s);
     rp__free(s->programs);
-    rp_buffer *buffers[] = {s->arena, s->inputs, s->outputs, s->cache};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        if (buffers[i]) rp__buffer_destroy(buffers[i], NULL);
+    rp__free(s->choices);
+    for (int i = 0; i < 2; i++) rp__placement_clear(&s->config.placements[i]);
+    for (int side = 0; side < RP_N_SIDES; side++) {
+        rp__buffer_destroy(s->memory[side].arena, NULL);
+        rp__buffer_destroy(s->memory[side].inputs, NULL);
+        rp__buffer_destroy(s->memory[side].outputs, NULL);
+    }
+    rp__buffer_destroy(s->cache, NULL);
     rp__batch *b = &s->batch;
     void *memory[] = {b->ids,    b->pos,      b->seq,     b->slots, b->rows,
                       b->tables, b->n_blocks, s->staging, s->logits};
@@ -99,7 +147,7 @@ static rp_status alloc_host(rp__stepper *s, rp_error *err) {
     b->rows = rp__calloc(n, sizeof *b->rows);
     b->tables = rp__calloc(n, sizeof *b->tables);
     b->n_blocks = rp__calloc(n, sizeof *b->n_blocks);
-    s->staging = rp__calloc(1, s->input_bytes);
+    s->staging = rp__calloc(1, s->bytes[RP_SIDE_DEVICE].inputs);
     s->logits = rp__calloc(n, (size_t)s->model->h.n_vocab * sizeof *s->logits);
     if (b->ids && b->pos && b->seq && b->slots && b->rows && b->tables && b->n_blocks &&
         s->staging && s->logits)
@@ -125,7 +173,7 @@ static rp_status clear_sink(rp__stepper *s, rp_error *err) {
 
 static void warn_of_long_ops(const rp__stepper *s) {
     double limit = rp__device_submit_limit_us(s->device), us = 0;
-    for (int i = 0; i < s->n_buckets; i++)
+    for (int i = 0; i < n_programs(s); i++)
         if (s->programs[i].longest_op_us > us) us = s->programs[i].longest_op_us;
     if (limit > 0 && us > limit)
         rp__log(RP_LOG_WARN,
@@ -134,16 +182,26 @@ static void warn_of_long_ops(const rp__stepper *s) {
                 us, rp__device_name(s->device), rp__device_props(s->device)->watchdog_us);
 }
 
+static rp_status alloc_side(rp__stepper *s, rp__side side, rp_error *err) {
+    const rp__side_bytes *b = &s->bytes[side];
+    rp__side_memory *m = &s->memory[side];
+    rp_device *on = side == RP_SIDE_HOST ? s->model->host.device : s->device;
+    if (b->arena) RP_TRY(rp__buffer_create(on, "arena", b->arena, true, &m->arena, err));
+    if (b->inputs) RP_TRY(rp__buffer_create(on, "step inputs", b->inputs, true, &m->inputs, err));
+    if (!b->outputs) return RP_OK;
+    return rp__buffer_create(on, "step outputs", b->outputs, true, &m->outputs, err);
+}
+
 rp_status rp__stepper_load(rp__stepper *s, rp_error *err) {
     warn_of_long_ops(s);
-    RP_TRY(rp__buffer_create(s->device, "KV cache", s->cache_bytes, true, &s->cache, err));
-    RP_TRY(rp__buffer_create(s->device, "arena", s->arena_bytes, true, &s->arena, err));
-    RP_TRY(rp__buffer_create(s->device, "step inputs", s->input_bytes, true, &s->inputs, err));
-    RP_TRY(rp__buffer_create(s->device, "step outputs", s->output_bytes, true, &s->outputs, err));
+    RP_TRY(rp__buffer_create(cache_device(s), "KV cache", s->cache_bytes, true, &s->cache, err));
+    for (int side = 0; side < RP_N_SIDES; side++) RP_TRY(alloc_side(s, (rp__side)side, err));
     rp__model_set_cache(s->model, s->cache);
     RP_TRY(clear_sink(s, err));
     for (int i = 0; i < s->n_buckets; i++)
-        RP_TRY(rp__program_bind(&s->programs[i], s->arena, s->inputs, s->outputs, err));
+        for (int way = 0; way < 2; way++)
+            if (s->choices[i].ways[way])
+                RP_TRY(rp__program_bind(s->choices[i].ways[way], s->memory, err));
     RP_TRY(alloc_host(s, err));
     return rp__replayer_init(&s->replay, s->device, &s->config.replay, err);
 }
@@ -151,7 +209,7 @@ rp_status rp__stepper_load(rp__stepper *s, rp_error *err) {
 /* ---- running ---- */
 
 static int32_t *staged(rp__stepper *s, const rp__program *p, const char *name) {
-    return (int32_t *)(s->staging + p->slots[rp__program_find(p, name)].place);
+    return (int32_t *)(s->staging + p->slots[rp__program_find(p, name)].home[RP_SIDE_DEVICE].place);
 }
 
 /* Copies n live values and pads up to the declared size. */
@@ -183,14 +241,23 @@ static void stage_inputs(rp__stepper *s, const rp__program *p) {
     }
 }
 
-static rp_status run_program(rp__stepper *s, rp__program *p, rp_error *err) {
+/* Every side that reads inputs gets all of them. */
+static rp_status write_inputs(rp__stepper *s, const rp__program *p, rp_error *err) {
+    size_t n = p->bytes[RP_SIDE_DEVICE].inputs;
+    RP_TRY(rp__buffer_write(s->memory[RP_SIDE_DEVICE].inputs, 0, s->staging, n, err));
+    if (!p->traffic.n_host_ops) return RP_OK;
+    return rp__buffer_write(s->memory[RP_SIDE_HOST].inputs, 0, s->staging, n, err);
+}
+
+/* A capture is refused once for each segment at most, and once for each program whose graphs make
+ * room; what it wrote is undefined, so all inputs are written again. */
+static rp_status run_bucket(rp__stepper *s, rp__choice *c, const rp__program *p, rp_error *err) {
     rp_status st;
     stage_inputs(s, p);
     do {
-        RP_TRY(rp__buffer_write(s->inputs, 0, s->staging, p->input_bytes, err));
-        st = rp__replayer_run(&s->replay, p, s->batch.n_tokens, err);
-    } while (st == RP_AGAIN); /* a capture was refused: once for each segment at most, and once for
-                                 each graph that makes room */
+        RP_TRY(write_inputs(s, p, err));
+        st = rp__choice_run(c, &s->replay, s->batch.n_tokens, err);
+    } while (st == RP_AGAIN);
     return st;
 }
 
@@ -206,29 +273,46 @@ rp_status rp__stepper_copy_block(rp__stepper *s, int32_t from, int32_t to, rp_er
     return RP_OK;
 }
 
+static rp_status read_logits(rp__stepper *s, const rp__program *p, rp_error *err) {
+    size_t row = (size_t)s->model->h.n_vocab * sizeof *s->logits;
+    const rp__slot_info *out = &p->slots[rp__program_find(p, "logits")];
+    return rp__buffer_read(s->memory[out->result].outputs, out->home[out->result].place, s->logits,
+                           (size_t)s->batch.n_rows * row, err);
+}
+
 rp_status rp__stepper_run(rp__stepper *s, rp_error *err) {
     const rp__batch *b = &s->batch;
     int i = rp__bucket_find(s->buckets, s->n_buckets, b->n_tokens, b->n_seqs, b->n_rows);
     rp__assert(i >= 0 && b->n_tokens > 0, "no bucket holds %d tokens of %d sequences",
                (int)b->n_tokens, (int)b->n_seqs);
-    rp__program *p = &s->programs[i];
-    RP_TRY(run_program(s, p, err));
-    if (!b->n_rows) return RP_OK;
-    size_t row = (size_t)s->model->h.n_vocab * sizeof *s->logits;
-    size_t place = p->slots[rp__program_find(p, "logits")].place;
-    return rp__buffer_read(s->outputs, place, s->logits, (size_t)b->n_rows * row, err);
+    const rp__program *p = rp__choice_next(&s->choices[i], &s->replay);
+    RP_TRY(run_bucket(s, &s->choices[i], p, err));
+    return b->n_rows ? read_logits(s, p, err) : RP_OK;
 }
 
-rp_status rp__stepper_measure(rp__stepper *s, int bucket, int32_t n_pairs, double *samples,
-                              rp__replay_report *out, rp_error *err) {
-    rp__program *p = &s->programs[bucket];
+static rp_status measure_program(rp__stepper *s, rp__program *p, int32_t n_pairs, double *samples,
+                                 rp__replay_report *out, rp_error *err) {
     rp_status st;
     stage_inputs(s, p);
     do {
-        RP_TRY(rp__buffer_write(s->inputs, 0, s->staging, p->input_bytes, err));
+        RP_TRY(write_inputs(s, p, err));
         st = rp__replayer_measure(&s->replay, p, n_pairs, samples, out, err);
     } while (st == RP_AGAIN);
     return st;
+}
+
+static double best_us(const rp__replay_report *r) {
+    return r->is_replay_faster ? r->replay_us : r->eager_us;
+}
+
+rp_status rp__stepper_measure(rp__stepper *s, int bucket, int32_t n_pairs, double *samples,
+                              rp__replay_report out[2], rp_error *err) {
+    rp__choice *c = &s->choices[bucket];
+    for (int way = 0; way < 2; way++)
+        if (c->ways[way])
+            RP_TRY(measure_program(s, c->ways[way], n_pairs, samples, &out[way], err));
+    if (c->ways[1]) rp__choice_settle(c, &s->replay, best_us(&out[0]), best_us(&out[1]));
+    return RP_OK;
 }
 
 rp_status rp__stepper_reopen(rp__stepper *s, rp_error *err) {
@@ -238,15 +322,20 @@ rp_status rp__stepper_reopen(rp__stepper *s, rp_error *err) {
     return clear_sink(s, err);
 }
 
+static rp_status capture_program(rp__stepper *s, rp__program *p, rp_error *err) {
+    rp_status st;
+    stage_inputs(s, p);
+    do {
+        RP_TRY(write_inputs(s, p, err));
+        st = rp__replayer_capture_now(&s->replay, p, err);
+    } while (st == RP_AGAIN);
+    return st;
+}
+
 rp_status rp__stepper_capture_all(rp__stepper *s, rp_error *err) {
     s->batch.n_tokens = s->batch.n_seqs = s->batch.n_rows = 0;
     for (int i = 0; i < s->n_buckets; i++) {
-        rp_status st;
-        stage_inputs(s, &s->programs[i]);
-        do {
-            RP_TRY(rp__buffer_write(s->inputs, 0, s->staging, s->programs[i].input_bytes, err));
-            st = rp__replayer_capture_now(&s->replay, &s->programs[i], err);
-        } while (st == RP_AGAIN);
+        rp_status st = capture_program(s, rp__choice_next(&s->choices[i], &s->replay), err);
         RP_TRY(st);
         if (st != RP_END) continue;
         rp__log(RP_LOG_WARN,

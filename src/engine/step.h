@@ -1,13 +1,14 @@
 /* Steps: one forward pass of a model for one batch, through the program of the smallest bucket that
  * holds it.
  *
- * Owns: the programs, their shared arena, input and output buffers, the KV cache's memory, the
- * replay policy, and the host staging of inputs and logits. All of it is planned by create and
- * allocated by load; a step allocates nothing. Threads: the engine's one. */
+ * Owns: the programs (one per bucket and placement), their shared arenas, input and output buffers,
+ * the KV cache's memory, the replay policy, and the host staging of inputs and logits. All of it is
+ * planned by create and allocated by load; a step allocates nothing. Threads: the engine's one. */
 #ifndef RP_ENGINE_STEP_H
 #define RP_ENGINE_STEP_H
 
 #include "model/model.h"
+#include "plan/choice.h"
 #include "plan/replay.h"
 
 typedef struct rp__stepper_config {
@@ -16,6 +17,10 @@ typedef struct rp__stepper_config {
     int32_t n_blocks, block_size; /* KV cache, with the sink block */
     rp_dtype k_type, v_type;
     rp__replay_config replay;
+    /* Given: cleared with the stepper. None: everything on the device that it runs. Two: the second
+     * one puts more on the host, and which is used is decided per bucket. */
+    rp__placement placements[2];
+    int n_placements;
 } rp__stepper_config;
 
 /* What a step computes. Arrays are the stepper's own, filled by the caller between steps. */
@@ -32,13 +37,16 @@ typedef struct rp__stepper {
     rp__model *model;
     rp_device *device;
     rp__bucket buckets[RP_MAX_BUCKETS];
-    rp__program *programs; /* one per bucket */
     int n_buckets;
-    rp_buffer *arena, *inputs, *outputs, *cache;
-    size_t arena_bytes, input_bytes, output_bytes, cache_bytes;
+    rp__program *programs; /* [placements, buckets] */
+    rp__choice *choices;   /* per bucket */
+    rp__side_memory memory[RP_N_SIDES];
+    rp__side_bytes bytes[RP_N_SIDES];
+    rp_buffer *cache;
+    size_t cache_bytes;
     rp__replayer replay;
     rp__batch batch;
-    unsigned char *staging; /* [input_bytes] the inputs of a step as the device gets them */
+    unsigned char *staging; /* the inputs of a step as the device gets them */
     float *logits;          /* [max_seqs, V] of the last step */
 } rp__stepper;
 
@@ -64,10 +72,11 @@ rp_status rp__stepper_run(rp__stepper *s, rp_error *err);
  * still lost, and this may be tried again. */
 rp_status rp__stepper_reopen(rp__stepper *s, rp_error *err);
 
-/* Measures s->batch in the program of one bucket, which must hold it: n_pairs pairs of eager and
- * replay. `samples` has room for 2 * n_pairs. */
+/* Measures s->batch in the programs of one bucket, which must hold it: n_pairs pairs of eager and
+ * replay for each placement there is (out[1] is left alone when there is one), and chooses between
+ * placements by that. `samples` has room for 2 * n_pairs. */
 rp_status rp__stepper_measure(rp__stepper *s, int bucket, int32_t n_pairs, double *samples,
-                              rp__replay_report *out, rp_error *err);
+                              rp__replay_report out[2], rp_error *err);
 
 /* Captures every bucket now, on padding. */
 rp_status rp__stepper_capture_all(rp__stepper *s, rp_error *err);

@@ -37,12 +37,17 @@ rp__slot rp__layer_embed(rp__program *p, const rp_tensor *table, const char *nam
     return y;
 }
 
+void rp__layer_rms_norm_into(rp__program *p, const char *label, rp__slot x, const rp_tensor *w,
+                             float eps, rp__slot y) {
+    rp_op op = {.kind = RP_OP_RMS_NORM, .label = label, .p.norm = {.eps = eps}};
+    rp__program_op(p, &op, 2, (rp__slot[]){x, rp__program_const(p, label, w)}, 1, &y);
+}
+
 rp__slot rp__layer_rms_norm(rp__program *p, const char *label, rp__slot x, const rp_tensor *w,
                             float eps) {
     if (p->error.code) return RP_NO_SLOT;
     rp__slot y = rp__program_temp(p, label, RP_F32, shape(p, x)->n_dims, shape(p, x)->dim);
-    rp_op op = {.kind = RP_OP_RMS_NORM, .label = label, .p.norm = {.eps = eps}};
-    rp__program_op(p, &op, 2, (rp__slot[]){x, rp__program_const(p, label, w)}, 1, &y);
+    rp__layer_rms_norm_into(p, label, x, w, eps, y);
     return y;
 }
 
@@ -95,8 +100,8 @@ rp__slot rp__layer_attention(rp__program *p, const rp__model *m, int64_t layer,
     if (p->error.code) return RP_NO_SLOT;
     char label[64];
     snprintf(label, sizeof label, "blk.%lld.kv", (long long)layer);
-    rp__slot caches[] = {rp__program_const(p, "k_cache", &m->layers[layer].k_cache),
-                         rp__program_const(p, "v_cache", &m->layers[layer].v_cache)};
+    rp__slot caches[] = {rp__program_state(p, "k_cache", &m->layers[layer].k_cache),
+                         rp__program_state(p, "v_cache", &m->layers[layer].v_cache)};
     rp_op write = {.kind = RP_OP_KV_WRITE, .label = label};
     rp__program_op(p, &write, 3, (rp__slot[]){k, v, in->slots}, 2, caches);
 

@@ -16,6 +16,8 @@ rp__slot rp__layer_embed(rp__program *p, const rp_tensor *table, const char *nam
 /* x [T, E] or [T, H, D]; norm over the last dimension. */
 rp__slot rp__layer_rms_norm(rp__program *p, const char *label, rp__slot x, const rp_tensor *w,
                             float eps);
+void rp__layer_rms_norm_into(rp__program *p, const char *label, rp__slot x, const rp_tensor *w,
+                             float eps, rp__slot y); /* y: as x */
 /* x [T, K] to [T, N]; add: a residual [T, N] or RP_NO_SLOT. */
 rp__slot rp__layer_linear(rp__program *p, const rp__model *m, const char *label, rp__slot x,
                           const rp__linear *l, rp__slot add);

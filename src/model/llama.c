@@ -510,10 +510,20 @@ static rp_status declare_weights(rp__model *m, rp_error *err) {
 
 typedef struct qkv_slots {
     rp__slot q, k, v;
+    rp__slot qk; /* q and k as the heads of one tensor, where they lie side by side */
 } qkv_slots;
 
 static rp__slot heads(rp__program *p, rp__slot x, int64_t n_heads, int64_t head_dim) {
     return rp__program_reshape(p, x, 3, (int64_t[]){p->bucket.n_tokens, n_heads, head_dim});
+}
+
+/* q, k and v of the rows of one matrix, in this order. */
+static void part_qkv(const rp__model *m, rp__program *p, rp__slot y, qkv_slots *s) {
+    const rp__hparams *h = &m->h;
+    int64_t d = h->head_dim, q = h->n_heads * d, kv = h->n_kv_heads * d;
+    s->q = rp__program_columns(p, y, 0, q, h->n_heads);
+    s->k = rp__program_columns(p, y, q, kv, h->n_kv_heads);
+    s->qk = rp__program_columns(p, y, 0, q + kv, h->n_heads + h->n_kv_heads);
 }
 
 static qkv_slots build_qkv(const rp__model *m, rp__program *p, int64_t i, rp__slot x) {
@@ -521,14 +531,14 @@ static qkv_slots build_qkv(const rp__model *m, rp__program *p, int64_t i, rp__sl
     const rp__layer *l = &m->layers[i];
     int64_t d = h->head_dim, q = h->n_heads * d, kv = h->n_kv_heads * d;
     char label[64];
+    qkv_slots s = {.qk = RP_NO_SLOT};
     if (l->qkv.w.n_dims) {
         snprintf(label, sizeof label, "blk.%d.attn_qkv", (int)i);
         rp__slot y = rp__layer_linear(p, m, label, x, &l->qkv, RP_NO_SLOT);
-        return (qkv_slots){rp__program_columns(p, y, 0, q, h->n_heads),
-                           rp__program_columns(p, y, q, kv, h->n_kv_heads),
-                           rp__program_columns(p, y, q + kv, kv, h->n_kv_heads)};
+        part_qkv(m, p, y, &s);
+        s.v = rp__program_columns(p, y, q + kv, kv, h->n_kv_heads);
+        return s;
     }
-    qkv_slots s;
     snprintf(label, sizeof label, "blk.%d.attn_q", (int)i);
     s.q = heads(p, rp__layer_linear(p, m, label, x, &l->q, RP_NO_SLOT), h->n_heads, d);
     snprintf(label, sizeof label, "blk.%d.attn_k", (int)i);
@@ -538,22 +548,45 @@ static qkv_slots build_qkv(const rp__model *m, rp__program *p, int64_t i, rp__sl
     return s;
 }
 
+/* Norm over each head, side by side again. */
+static void build_qk_norm(const rp__model *m, rp__program *p, int64_t i, qkv_slots *s) {
+    const rp__hparams *h = &m->h;
+    const rp__layer *l = &m->layers[i];
+    char label[64];
+    qkv_slots x = *s;
+    int64_t n = (h->n_heads + h->n_kv_heads) * h->head_dim;
+    snprintf(label, sizeof label, "blk.%d.attn_qk_normed", (int)i);
+    rp__slot y = rp__program_temp(p, label, RP_F32, 2, (int64_t[]){p->bucket.n_tokens, n});
+    part_qkv(m, p, y, s);
+    snprintf(label, sizeof label, "blk.%d.attn_q_norm", (int)i);
+    rp__layer_rms_norm_into(p, label, x.q, &l->q_norm, h->norm_eps, s->q);
+    snprintf(label, sizeof label, "blk.%d.attn_k_norm", (int)i);
+    rp__layer_rms_norm_into(p, label, x.k, &l->k_norm, h->norm_eps, s->k);
+}
+
+/* One op where q and k lie side by side: every op launched is paid for. */
+static void build_rope(const rp__model *m, rp__program *p, int64_t i, const qkv_slots *s,
+                       rp__slot cs) {
+    char label[64];
+    if (s->qk != RP_NO_SLOT) {
+        snprintf(label, sizeof label, "blk.%d.rope_qk", (int)i);
+        rp__layer_rope(p, label, s->qk, cs, m->h.rope.style);
+        return;
+    }
+    snprintf(label, sizeof label, "blk.%d.rope_q", (int)i);
+    rp__layer_rope(p, label, s->q, cs, m->h.rope.style);
+    snprintf(label, sizeof label, "blk.%d.rope_k", (int)i);
+    rp__layer_rope(p, label, s->k, cs, m->h.rope.style);
+}
+
 static rp__slot build_attention(const rp__model *m, rp__program *p, int64_t i,
                                 const rp__step_slots *in, rp__slot cs, rp__slot x) {
     const rp__layer *l = &m->layers[i];
     char label[64];
     snprintf(label, sizeof label, "blk.%d.attn_norm", (int)i);
     qkv_slots s = build_qkv(m, p, i, rp__layer_rms_norm(p, label, x, &l->attn_norm, m->h.norm_eps));
-    if (l->q_norm.n_dims) {
-        snprintf(label, sizeof label, "blk.%d.attn_q_norm", (int)i);
-        s.q = rp__layer_rms_norm(p, label, s.q, &l->q_norm, m->h.norm_eps);
-        snprintf(label, sizeof label, "blk.%d.attn_k_norm", (int)i);
-        s.k = rp__layer_rms_norm(p, label, s.k, &l->k_norm, m->h.norm_eps);
-    }
-    snprintf(label, sizeof label, "blk.%d.rope_q", (int)i);
-    rp__layer_rope(p, label, s.q, cs, m->h.rope.style);
-    snprintf(label, sizeof label, "blk.%d.rope_k", (int)i);
-    rp__layer_rope(p, label, s.k, cs, m->h.rope.style);
+    if (l->q_norm.n_dims) build_qk_norm(m, p, i, &s);
+    build_rope(m, p, i, &s, cs);
     rp__slot y = rp__layer_attention(p, m, i, in, s.q, s.k, s.v);
     snprintf(label, sizeof label, "blk.%d.attn_output", (int)i);
     return rp__layer_linear(p, m, label, y, &l->o, x);

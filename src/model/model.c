@@ -114,6 +114,11 @@ static rp_status declare(rp__model *m, int64_t n_ctx, int64_t n_ctx_default, rp_
                               err);
 }
 
+static const rp_tensor *copy_of(void *user, const rp_tensor *weight, rp_device *host) {
+    rp__model *m = user;
+    return rp__weights_copy(&m->weights, weight, host);
+}
+
 rp_status rp__model_declare(const rp__checkpoint *c, rp_device *device, int64_t n_ctx,
                             int64_t n_ctx_default, rp__model **out, rp_error *err) {
     rp__model *m = rp__calloc(1, sizeof *m);
@@ -121,6 +126,7 @@ rp_status rp__model_declare(const rp__checkpoint *c, rp_device *device, int64_t 
     if (!m) return rp__fail(err, RP_ENOMEM, "out of memory for a model");
     m->checkpoint = c;
     m->device = device;
+    m->host = (rp__host){.config = {.bytes = sizeof m->host.config}, .copy_of = copy_of, .user = m};
     rp_status st = declare(m, n_ctx, n_ctx_default, err);
     if (st < 0) {
         rp__model_destroy(m);
@@ -133,6 +139,7 @@ rp_status rp__model_declare(const rp__checkpoint *c, rp_device *device, int64_t 
 void rp__model_destroy(rp__model *m) {
     if (!m) return;
     rp__weights_clear(&m->weights);
+    rp__host_close(&m->host);
     rp__arena_clear(&m->arena);
     rp__free(m);
 }
@@ -182,8 +189,8 @@ static size_t place_cache(rp_tensor *t, rp_buffer *buffer, size_t at, size_t ali
     return at + ((rp__tensor_span(t) + align - 1) & ~(align - 1));
 }
 
-static size_t walk_cache(const rp__model *m, rp_buffer *buffer) {
-    size_t at = 0, align = rp__device_props(m->device)->alignment;
+static size_t walk_cache(const rp__model *m, const rp_device *on, rp_buffer *buffer) {
+    size_t at = 0, align = rp__device_props(on)->alignment;
     for (int64_t l = 0; l < m->h.n_layers; l++) {
         at = place_cache(&m->layers[l].k_cache, buffer, at, align);
         at = place_cache(&m->layers[l].v_cache, buffer, at, align);
@@ -191,11 +198,11 @@ static size_t walk_cache(const rp__model *m, rp_buffer *buffer) {
     return at;
 }
 
-size_t rp__model_cache_bytes(const rp__model *m) {
-    return walk_cache(m, NULL);
+size_t rp__model_cache_bytes(const rp__model *m, const rp_device *on) {
+    return walk_cache(m, on, NULL);
 }
 void rp__model_set_cache(rp__model *m, rp_buffer *buffer) {
-    walk_cache(m, buffer);
+    walk_cache(m, buffer->owner, buffer);
 }
 
 void rp__model_build(const rp__model *m, rp__program *p) {

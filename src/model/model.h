@@ -44,6 +44,7 @@ struct rp__model {
     const rp__family *family;
     const rp__checkpoint *checkpoint;
     rp_device *device;
+    rp__host host; /* for ops that stand there; its config may be set before programs are built */
     char architecture[64];
     int64_t n_ctx; /* the engine's context: length of the rope table */
     rp__hparams h;
@@ -66,8 +67,9 @@ void rp__model_destroy(rp__model *m);
  * set_cache. */
 void rp__model_declare_cache(rp__model *m, rp_dtype k_type, rp_dtype v_type, int64_t n_blocks,
                              int64_t block_size);
-size_t rp__model_cache_bytes(const rp__model *m);
-void rp__model_set_cache(rp__model *m, rp_buffer *buffer); /* at least cache_bytes, pinned */
+size_t rp__model_cache_bytes(const rp__model *m, const rp_device *on);
+/* At least cache_bytes, pinned; on the device, or on the host when its ops stand there. */
+void rp__model_set_cache(rp__model *m, rp_buffer *buffer);
 
 /* Decides whether matmuls round their activations: before programs are built. RP_EUNSUPPORTED when
  * Q8 is asked for and the device cannot. */

@@ -15,7 +15,8 @@ rp_status rp__weights_init(rp__weights *w, rp_device *device, const rp__checkpoi
 }
 
 void rp__weights_clear(rp__weights *w) {
-    if (w->buffer) rp__buffer_destroy(w->buffer, NULL);
+    rp__buffer_destroy(w->buffer, NULL);
+    rp__buffer_destroy(w->host_buffer, NULL);
     rp__free(w->jobs);
     rp__free(w->is_used);
     rp__arena_clear(&w->arena);
@@ -88,11 +89,35 @@ static rp_status add_job(rp__weights *w, rp_tensor *dst, const char *label, rp__
     return RP_OK;
 }
 
+/* Bytes of a weight on a device, and where the next one may begin. */
+static size_t tensor_bytes(rp_device *device, const rp_tensor *t, size_t *taken) {
+    size_t align = rp__device_props(device)->alignment;
+    size_t bytes = t->is_weight ? rp__weight_bytes(device, t) : rp__tensor_span(t);
+    *taken = (bytes + align - 1) & ~(align - 1);
+    return bytes;
+}
+
 static void place_job(rp__weights *w, rp__weight_job *j) {
-    size_t align = rp__device_props(w->device)->alignment;
-    j->bytes = j->dst->is_weight ? rp__weight_bytes(w->device, j->dst) : rp__tensor_span(j->dst);
+    size_t taken;
+    j->bytes = tensor_bytes(w->device, j->dst, &taken);
     j->place = w->bytes;
-    w->bytes += (j->bytes + align - 1) & ~(align - 1);
+    w->bytes += taken;
+}
+
+const rp_tensor *rp__weights_copy(rp__weights *w, const rp_tensor *weight, rp_device *host) {
+    rp__weight_job *j = w->jobs;
+    while (j < w->jobs + w->n_jobs && j->dst != weight) j++;
+    rp__assert(j < w->jobs + w->n_jobs, "a weight that was not declared");
+    if (j->copy) return j->copy;
+    rp__assert(!w->host_buffer, "weight %s is wanted on the host after loading", j->name);
+    if (!(j->copy = rp__arena_alloc(&w->arena, sizeof *j->copy))) return NULL;
+    size_t taken;
+    *j->copy = *j->dst;
+    tensor_bytes(host, j->copy, &taken);
+    w->host = host;
+    j->copy_place = w->host_bytes;
+    w->host_bytes += taken;
+    return j->copy;
 }
 
 /* Rows that a part takes, appended to the job's pieces; `k` is the row length wanted. */
@@ -209,6 +234,7 @@ typedef struct load_state {
     rp_progress_fn progress;
     void *user;
     size_t done, total;
+    bool makes_copies;
 } load_state;
 
 static rp_status report(load_state *s, size_t bytes, const char *name, rp_error *err) {
@@ -227,7 +253,9 @@ static rp_status write_rows(load_state *s, const rp__weight_job *j, const unsign
     if (step < 64) step = 64;
     for (int64_t row = 0; row < n; row += step) {
         int64_t take = n - row < step ? n - row : step;
-        RP_TRY(rp__weight_write(j->dst, row, take, data + (size_t)row * row_bytes, err));
+        const unsigned char *from = data + (size_t)row * row_bytes;
+        RP_TRY(rp__weight_write(j->dst, row, take, from, err));
+        if (j->copy && s->makes_copies) RP_TRY(rp__weight_write(j->copy, row, take, from, err));
         RP_TRY(report(s, (size_t)take * row_bytes, j->name, err));
     }
     return RP_OK;
@@ -250,6 +278,14 @@ static rp_status load_matrix(load_state *s, const rp__weight_job *j, rp_error *e
     return st;
 }
 
+static rp_status write_plain(load_state *s, const rp__weight_job *j, const float *values, size_t n,
+                             rp_error *err) {
+    RP_TRY(rp__buffer_write(j->dst->buffer, j->dst->offset, values, n * sizeof *values, err));
+    if (j->copy && s->makes_copies)
+        RP_TRY(rp__buffer_write(j->copy->buffer, j->copy->offset, values, n * sizeof *values, err));
+    return report(s, n * sizeof *values, j->name, err);
+}
+
 static rp_status load_vector(load_state *s, const rp__weight_job *j, rp_error *err) {
     int64_t n = rp__tensor_elems(j->dst);
     float *values = rp__alloc((size_t)n * sizeof *values), *at = values;
@@ -258,24 +294,35 @@ static rp_status load_vector(load_state *s, const rp__weight_job *j, rp_error *e
         rp__dtype_to_f32(j->source_dtype, j->pieces[i].data, at, j->pieces[i].n_rows);
         at += j->pieces[i].n_rows;
     }
-    rp_status st =
-        rp__buffer_write(j->dst->buffer, j->dst->offset, values, (size_t)n * sizeof *values, err);
+    rp_status st = write_plain(s, j, values, (size_t)n, err);
     rp__free(values);
-    return st < 0 ? st : report(s, (size_t)n * 4, j->name, err);
+    return st;
+}
+
+static rp_status load_job(load_state *s, const rp__weights *w, const rp__weight_job *j,
+                          rp_error *err) {
+    j->dst->buffer = w->buffer;
+    j->dst->offset = j->place;
+    if (j->copy) {
+        j->copy->buffer = w->host_buffer;
+        j->copy->offset = j->copy_place;
+    }
+    if (j->is_made) return write_plain(s, j, j->values, j->bytes / sizeof *j->values, err);
+    return j->dst->is_weight ? load_matrix(s, j, err) : load_vector(s, j, err);
 }
 
 rp_status rp__weights_load(rp__weights *w, rp_progress_fn progress, void *user, rp_error *err) {
+    bool makes_copies = w->host_bytes && !w->host_buffer;
     if (!w->buffer)
         RP_TRY(rp__buffer_create(w->device, "weights", w->bytes, true, &w->buffer, err));
-    load_state s = {.progress = progress, .user = user, .total = w->bytes};
+    if (makes_copies)
+        RP_TRY(rp__buffer_create(w->host, "weights on the host", w->host_bytes, true,
+                                 &w->host_buffer, err));
+    load_state s = {
+        .progress = progress, .user = user, .total = w->bytes, .makes_copies = makes_copies};
     for (int32_t i = 0; i < w->n_jobs; i++) {
         rp__weight_job *j = &w->jobs[i];
-        j->dst->buffer = w->buffer;
-        j->dst->offset = j->place;
-        if (j->is_made)
-            RP_TRY(rp__buffer_write(w->buffer, j->place, j->values, j->bytes, err));
-        else
-            RP_TRY(j->dst->is_weight ? load_matrix(&s, j, err) : load_vector(&s, j, err));
+        RP_TRY(load_job(&s, w, j, err));
         for (int32_t k = 0; k < j->n_pieces; k++)
             rp__checkpoint_drop_pages(w->checkpoint, &j->pieces[k].from);
     }

@@ -1,9 +1,9 @@
 /* Weights: what a model needs from its checkpoint, where each goes on the device, and bringing them
- * there.
+ * there; and copies in the host's memory of those that ops on the host read.
  *
  * Use: declare everything (shapes are checked, nothing is allocated on the device), see the bytes,
- * then load. Owns: the one device buffer of all weights. Borrows: the checkpoint, until load
- * returns. */
+ * then load. Owns: the one device buffer of all weights, and the one of the copies. Borrows: the
+ * checkpoint, until load returns. */
 #ifndef RP_MODEL_WEIGHTS_H
 #define RP_MODEL_WEIGHTS_H
 
@@ -28,6 +28,8 @@ typedef struct rp__weight_job {
     bool is_made; /* not in the file: its values are given before load */
     const float *values;
     size_t place, bytes;
+    rp_tensor *copy; /* on the host; NULL: none is wanted */
+    size_t copy_place;
 } rp__weight_job;
 
 typedef struct rp__weights {
@@ -38,7 +40,10 @@ typedef struct rp__weights {
     bool *is_used; /* per checkpoint tensor */
     rp__arena arena;
     rp_buffer *buffer;
-    size_t bytes;     /* on the device */
+    size_t bytes;    /* on the device */
+    rp_device *host; /* where the copies are; NULL: there are none */
+    rp_buffer *host_buffer;
+    size_t host_bytes;
     int64_t n_params; /* elements of the checkpoint's tensors that are used */
 } rp__weights;
 
@@ -67,6 +72,10 @@ rp_status rp__weights_values(rp__weights *w, rp_tensor *dst, const char *label, 
                              int64_t k, rp_error *err);
 /* Its values, which must stay until load returns; before every load. */
 void rp__weights_set_values(rp__weights *w, const rp_tensor *dst, const float *values);
+
+/* The copy of a weight, by its tensor, that load makes on `host` once; loading again (after a loss
+ * of the device) leaves it. Before load; the same device every time. NULL: out of memory. */
+const rp_tensor *rp__weights_copy(rp__weights *w, const rp_tensor *weight, rp_device *host);
 
 bool rp__weights_has(const rp__weights *w, const char *name);
 void rp__weights_ignore(rp__weights *w, const char *name); /* a known tensor that is not needed */

@@ -1,6 +1,6 @@
 /* Building and binding programs. Invariants: slots are made before the ops that use them; a view's
- * root is never a view; after finish every temporary has a place in the arena that no other live
- * temporary shares. */
+ * root is never a view; after finish every temporary has, on each side where it lives, a place in
+ * that side's arena that no other live temporary shares. */
 #include "plan/program.h"
 
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "plan/layout.h"
+#include "plan/residency.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"
 
@@ -19,10 +20,16 @@ void rp__program_init(rp__program *p, rp_device *device, const rp__bucket *bucke
 void rp__program_clear(rp__program *p) {
     rp__free(p->ops);
     rp__free(p->op_slots);
+    rp__free(p->places);
     rp__free(p->slots);
     rp__free(p->segments);
     rp__arena_clear(&p->names);
     *p = (rp__program){0};
+}
+
+void rp__program_place(rp__program *p, const rp__placement *placement, rp__host *host) {
+    p->placement = placement;
+    p->host = host;
 }
 
 static void out_of_memory(rp__program *p) {
@@ -47,7 +54,8 @@ static rp__slot add_slot(rp__program *p, rp__slot_info info) {
     }
     if (info.kind != RP_SLOT_VIEW) info.root = p->n_slots;
     info.name = keep_name(p, info.name);
-    info.first_op = info.last_op = -1;
+    for (int side = 0; side < RP_N_SIDES; side++)
+        info.home[side].first_op = info.home[side].last_op = -1;
     p->slots[p->n_slots] = info;
     return p->n_slots++;
 }
@@ -74,13 +82,23 @@ rp__slot rp__program_output(rp__program *p, const char *name, rp_dtype dtype, in
     return add_dense(p, RP_SLOT_OUTPUT, name, dtype, n_dims, dim);
 }
 
-rp__slot rp__program_const(rp__program *p, const char *name, const rp_tensor *t) {
+static rp__slot add_bound(rp__program *p, rp__slot_kind kind, const char *name,
+                          const rp_tensor *t) {
     if (!t->n_dims) return RP_NO_SLOT;
-    rp_tensor shape = *t;
-    shape.buffer = NULL;
-    shape.offset = 0;
-    return add_slot(
-        p, (rp__slot_info){.kind = RP_SLOT_CONST, .name = name, .tensor = shape, .bind = t});
+    rp__slot_info info = {.kind = kind, .name = name, .tensor = *t};
+    info.tensor.buffer = NULL;
+    info.tensor.offset = 0;
+    info.home[RP_SIDE_DEVICE].bind = t;
+    if (kind == RP_SLOT_STATE) info.home[RP_SIDE_HOST].bind = t; /* it is on one side only */
+    return add_slot(p, info);
+}
+
+rp__slot rp__program_const(rp__program *p, const char *name, const rp_tensor *t) {
+    return add_bound(p, RP_SLOT_CONST, name, t);
+}
+
+rp__slot rp__program_state(rp__program *p, const char *name, const rp_tensor *t) {
+    return add_bound(p, RP_SLOT_STATE, name, t);
 }
 
 static rp__slot add_view(rp__program *p, rp__slot s, rp_tensor t) {
@@ -115,12 +133,8 @@ void rp__program_live(rp__program *p, rp__slot live) {
     p->live = live;
 }
 
-static rp_tensor operand(rp__program *p, rp__slot s, int32_t op) {
-    if (s == RP_NO_SLOT) return (rp_tensor){0};
-    rp__slot_info *root = &p->slots[p->slots[s].root];
-    if (root->first_op < 0) root->first_op = op;
-    root->last_op = op;
-    return p->slots[s].tensor;
+static rp_tensor operand(const rp__program *p, rp__slot s) {
+    return s == RP_NO_SLOT ? (rp_tensor){0} : p->slots[s].tensor;
 }
 
 static bool grow_ops(rp__program *p) {
@@ -145,9 +159,9 @@ void rp__program_op(rp__program *p, const rp_op *op, int n_in, const rp__slot *i
     o->n_in = (uint8_t)n_in;
     o->n_out = (uint8_t)n_out;
     s->live = p->live;
-    for (int i = 0; i < n_in; i++) o->in[i] = operand(p, s->in[i] = in[i], p->n_ops);
-    for (int i = 0; i < n_out; i++) o->out[i] = operand(p, s->out[i] = out[i], p->n_ops);
-    o->live = operand(p, p->live, p->n_ops);
+    for (int i = 0; i < n_in; i++) o->in[i] = operand(p, s->in[i] = in[i]);
+    for (int i = 0; i < n_out; i++) o->out[i] = operand(p, s->out[i] = out[i]);
+    o->live = operand(p, p->live);
     p->n_ops++;
 }
 
@@ -162,47 +176,78 @@ rp__slot rp__program_round(rp__program *p, rp__slot x, rp_dtype to) {
     return p->rounded = y;
 }
 
-/* Inputs and outputs stand one after the other in their buffers: one transfer moves them all. */
+/* ---- finishing ---- */
+
+/* Inputs and outputs stand one after the other in their buffers, at the same offsets on both sides:
+ * one transfer moves them all. */
 static size_t place_in_order(rp__program *p, rp__slot_kind kind, size_t align) {
     size_t at = 0;
     for (int32_t i = 0; i < p->n_slots; i++) {
-        if (p->slots[i].kind != kind) continue;
-        p->slots[i].place = at;
-        at += (rp__tensor_span(&p->slots[i].tensor) + align - 1) & ~(align - 1);
+        rp__slot_info *s = &p->slots[i];
+        if (s->kind != kind) continue;
+        for (int side = 0; side < RP_N_SIDES; side++) s->home[side].place = at;
+        at += (rp__tensor_span(&s->tensor) + align - 1) & ~(align - 1);
     }
     return at;
 }
 
-static rp_status place_temps(rp__program *p, size_t align, rp_error *err) {
+static void note_life(rp__program *p, rp__slot slot, rp__side side, int32_t op) {
+    if (slot == RP_NO_SLOT) return;
+    rp__slot_home *h = &p->slots[p->slots[slot].root].home[side];
+    if (h->first_op < 0) h->first_op = op;
+    h->last_op = op;
+}
+
+static void note_lives(rp__program *p) {
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const rp__op_slots *s = &p->op_slots[i];
+        rp__side side = p->places[i].side, from = rp__op_source(&p->places[i]);
+        for (int k = 0; k < p->ops[i].n_in; k++) note_life(p, s->in[k], from, i);
+        for (int k = 0; k < p->ops[i].n_out; k++) note_life(p, s->out[k], side, i);
+        note_life(p, s->live, side, i);
+    }
+}
+
+static rp_status place_temps(rp__program *p, rp__side side, size_t align, rp_error *err) {
     rp__layout_item *items = rp__calloc((size_t)p->n_slots + 1, sizeof *items);
     if (!items)
         return rp__fail(err, RP_ENOMEM, "out of memory while laying out %d temporaries",
                         (int)p->n_slots);
-    size_t n = 0;
+    size_t n = 0, total = 0;
     for (int32_t i = 0; i < p->n_slots; i++) {
         const rp__slot_info *s = &p->slots[i];
-        if (s->kind != RP_SLOT_TEMP || s->first_op < 0) continue;
+        const rp__slot_home *h = &s->home[side];
+        if (s->kind != RP_SLOT_TEMP || h->first_op < 0) continue;
         items[n++] = (rp__layout_item){.id = i,
                                        .bytes = rp__tensor_span(&s->tensor),
-                                       .first = s->first_op,
-                                       .last = s->last_op};
-        p->temp_bytes += items[n - 1].bytes;
+                                       .first = h->first_op,
+                                       .last = h->last_op};
+        total += items[n - 1].bytes;
     }
-    p->arena_bytes = rp__layout_place(items, n, align);
-    for (size_t i = 0; i < n; i++) p->slots[items[i].id].place = items[i].place;
+    p->bytes[side].arena = rp__layout_place(items, n, align);
+    for (size_t i = 0; i < n; i++) p->slots[items[i].id].home[side].place = items[i].place;
+    if (side == RP_SIDE_DEVICE) p->temp_bytes = total;
     rp__free(items);
     return RP_OK;
 }
 
-static rp_status check_ops(const rp__program *p, rp_error *err) {
-    for (int32_t i = 0; i < p->n_ops; i++) {
-        RP_TRY(rp__op_check(&p->ops[i], err));
-        if (rp__device_supports(p->device, &p->ops[i])) continue;
-        char text[256];
-        return rp__fail(err, RP_EUNSUPPORTED, "device %s does not run %s",
-                        rp__device_name(p->device), rp__op_text(&p->ops[i], text, sizeof text));
-    }
-    return RP_OK;
+static rp_status layout(rp__program *p, rp_error *err) {
+    const rp_device *host = p->host ? p->host->device : NULL;
+    size_t align = rp__device_props(p->device)->alignment,
+           host_align = host ? rp__device_props(host)->alignment : 1,
+           both = align > host_align ? align : host_align;
+    size_t inputs = place_in_order(p, RP_SLOT_INPUT, both),
+           outputs = place_in_order(p, RP_SLOT_OUTPUT, both);
+    bool has_host = p->traffic.n_host_ops > 0;
+    p->bytes[RP_SIDE_DEVICE] = (rp__side_bytes){.inputs = inputs, .outputs = outputs};
+    if (has_host) p->bytes[RP_SIDE_HOST] = p->bytes[RP_SIDE_DEVICE];
+    note_lives(p);
+    RP_TRY(place_temps(p, RP_SIDE_DEVICE, align, err));
+    return has_host ? place_temps(p, RP_SIDE_HOST, host_align, err) : RP_OK;
+}
+
+static rp__side segment_side(const rp__op_place *place) {
+    return place->is_transfer ? RP_SIDE_HOST : place->side;
 }
 
 static bool begin_segment(rp__program *p, int32_t first) {
@@ -210,19 +255,21 @@ static bool begin_segment(rp__program *p, int32_t first) {
     rp__segment *segments = rp__realloc_array(p->segments, n + 1, sizeof *segments);
     if (!segments) return false;
     p->segments = segments;
-    segments[n] = (rp__segment){.first_op = first};
+    segments[n] = (rp__segment){.side = segment_side(&p->places[first]), .first_op = first};
     p->n_segments++;
     return true;
 }
 
-/* Every op is on the one device, so only the watchdog cuts: no segment is estimated to take longer
- * than one submit may, unless it is a single op. */
+/* Where the side changes; and on the device where the watchdog asks for it: no segment is estimated
+ * to take longer than one submit may, unless it is a single op. */
 static rp_status cut_segments(rp__program *p, rp_error *err) {
     double limit = rp__device_submit_limit_us(p->device), sum = 0;
     for (int32_t i = 0; i < p->n_ops; i++) {
-        double us = rp__device_estimate_us(p->device, &p->ops[i]);
+        rp__side side = segment_side(&p->places[i]);
+        double us = side == RP_SIDE_DEVICE ? rp__device_estimate_us(p->device, &p->ops[i]) : 0;
         if (us > p->longest_op_us) p->longest_op_us = us;
-        bool is_first = i == 0 || (limit > 0 && sum + us > limit);
+        bool is_first = i == 0 || side != p->segments[p->n_segments - 1].side ||
+                        (limit > 0 && sum + us > limit);
         if (is_first && !begin_segment(p, i))
             return rp__fail(err, RP_ENOMEM, "out of memory while cutting segments");
         sum = is_first ? us : sum + us;
@@ -236,39 +283,62 @@ rp_status rp__program_finish(rp__program *p, rp_error *err) {
         if (err) *err = p->error;
         return p->error.code;
     }
-    RP_TRY(check_ops(p, err));
-    size_t align = rp__device_props(p->device)->alignment;
-    p->input_bytes = place_in_order(p, RP_SLOT_INPUT, align);
-    p->output_bytes = place_in_order(p, RP_SLOT_OUTPUT, align);
-    RP_TRY(place_temps(p, align, err));
+    for (int32_t i = 0; i < p->n_ops; i++) RP_TRY(rp__op_check(&p->ops[i], err));
+    rp_status st = rp__residency_plan(p, err);
+    if (st != RP_OK) return st;
+    RP_TRY(layout(p, err));
     return cut_segments(p, err);
 }
 
-static void bind_operand(const rp__program *p, rp__slot slot, rp_tensor *t,
-                         rp_buffer *const *buffers) {
-    if (slot == RP_NO_SLOT) return;
+/* ---- binding ---- */
+
+static void bind_operand(const rp__program *p, rp__slot slot, rp_tensor *t, rp__side side,
+                         const rp__side_memory *m) {
+    if (slot == RP_NO_SLOT || !t->n_dims) return;
     const rp__slot_info *s = &p->slots[slot], *root = &p->slots[s->root];
-    bool is_const = root->kind == RP_SLOT_CONST;
-    t->buffer = is_const ? root->bind->buffer : buffers[root->kind];
-    t->offset = (is_const ? root->bind->offset : root->place) + s->tensor.offset;
+    const rp__slot_home *h = &root->home[side];
+    if (h->bind) {
+        t->buffer = h->bind->buffer;
+        t->offset = h->bind->offset + s->tensor.offset;
+        return;
+    }
+    t->buffer = root->kind == RP_SLOT_INPUT    ? m[side].inputs
+                : root->kind == RP_SLOT_OUTPUT ? m[side].outputs
+                                               : m[side].arena;
+    t->offset = h->place + s->tensor.offset;
 }
 
-rp_status rp__program_bind(rp__program *p, rp_buffer *arena, rp_buffer *inputs, rp_buffer *outputs,
+static bool is_enough(const rp_buffer *b, size_t bytes) {
+    return !bytes || (b && b->bytes >= bytes);
+}
+
+rp_status rp__program_bind(rp__program *p, const rp__side_memory memory[RP_N_SIDES],
                            rp_error *err) {
     rp__assert(!p->is_bound, "a program is bound once");
-    if (arena->bytes < p->arena_bytes || inputs->bytes < p->input_bytes ||
-        outputs->bytes < p->output_bytes)
-        return rp__fail(err, RP_EINTERNAL, "a program's buffers are smaller than planned");
-    rp_buffer *buffers[] = {
-        [RP_SLOT_INPUT] = inputs, [RP_SLOT_TEMP] = arena, [RP_SLOT_OUTPUT] = outputs};
+    for (int side = 0; side < RP_N_SIDES; side++)
+        if (!is_enough(memory[side].arena, p->bytes[side].arena) ||
+            !is_enough(memory[side].inputs, p->bytes[side].inputs) ||
+            !is_enough(memory[side].outputs, p->bytes[side].outputs))
+            return rp__fail(err, RP_EINTERNAL, "a program's buffers are smaller than planned");
     for (int32_t i = 0; i < p->n_ops; i++) {
         rp_op *o = &p->ops[i];
         const rp__op_slots *s = &p->op_slots[i];
-        for (int k = 0; k < o->n_in; k++) bind_operand(p, s->in[k], &o->in[k], buffers);
-        for (int k = 0; k < o->n_out; k++) bind_operand(p, s->out[k], &o->out[k], buffers);
-        bind_operand(p, s->live, &o->live, buffers);
+        rp__side side = p->places[i].side, from = rp__op_source(&p->places[i]);
+        for (int k = 0; k < o->n_in; k++) bind_operand(p, s->in[k], &o->in[k], from, memory);
+        for (int k = 0; k < o->n_out; k++) bind_operand(p, s->out[k], &o->out[k], side, memory);
+        bind_operand(p, s->live, &o->live, side, memory);
     }
     p->is_bound = true;
+    return RP_OK;
+}
+
+rp_status rp__program_prepare(const rp__program *p, rp_error *err) {
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const rp__op_place *place = &p->places[i];
+        if (place->is_transfer) continue;
+        rp_device *on = place->side == RP_SIDE_HOST ? p->host->device : p->device;
+        RP_TRY(rp__device_prepare(on, &p->ops[i], err));
+    }
     return RP_OK;
 }
 

@@ -1,9 +1,11 @@
 /* Programs: the ops of one step for one bucket, with planned memory and declared inputs.
  *
- * A model builds a program by saying ops in order over *slots*. Finishing checks every op, lays
- * temporaries out in one arena by lifetime, and cuts segments. Binding gives the slots their device
- * memory. After that a program is only run (replay.h): nothing in it allocates. Owns: the op list.
- * Borrows: weights and state tensors (they are looked up again at bind). Threads: one at a time. */
+ * A model builds a program by saying ops in order over *slots*. Finishing checks every op, puts it
+ * on the device or on the host (placement.h), adds the transfers that this implies (residency.c),
+ * lays temporaries out in one arena per side by lifetime, and cuts segments. Binding gives the
+ * slots their memory. After that a program is only run (replay.h): nothing in it allocates. Owns:
+ * the op list. Borrows: weights and state tensors (they are looked up again at bind), the
+ * placement, the host. Threads: one at a time. */
 #ifndef RP_PLAN_PROGRAM_H
 #define RP_PLAN_PROGRAM_H
 
@@ -11,6 +13,8 @@
 #include "base/bytes.h"
 #include "device/device.h"
 #include "device/op.h"
+#include "plan/duel.h"
+#include "plan/placement.h"
 
 typedef enum rp__bucket_kind { RP_BUCKET_DECODE, RP_BUCKET_PREFILL } rp__bucket_kind;
 
@@ -37,26 +41,44 @@ typedef int32_t rp__slot; /* index of a value in a program; RP_NO_SLOT: absent *
 #define RP_NO_SLOT ((rp__slot)-1)
 
 typedef enum rp__slot_kind {
-    RP_SLOT_INPUT,
-    RP_SLOT_CONST,
+    RP_SLOT_INPUT, /* written before a step, on every side that reads it */
+    RP_SLOT_CONST, /* a weight: on the device, and on the host when an op there reads it */
+    RP_SLOT_STATE, /* kept from step to step (the KV cache): on one side, for all programs alike */
     RP_SLOT_TEMP,
     RP_SLOT_OUTPUT,
     RP_SLOT_VIEW
 } rp__slot_kind;
 
+/* A root slot on one side. */
+typedef struct rp__slot_home {
+    int32_t first_op, last_op; /* lifetime in op order; -1: not there */
+    size_t place;              /* offset in the side's arena, input or output buffer */
+    const rp_tensor *bind;     /* CONST, STATE: where the bound tensor stands */
+} rp__slot_home;
+
 typedef struct rp__slot_info {
     rp__slot_kind kind;
-    rp__slot root;         /* VIEW: the slot it looks into; else itself */
-    rp_tensor tensor;      /* shape; the offset is relative to the root's place */
-    const rp_tensor *bind; /* CONST: where the bound tensor stands */
+    rp__slot root;    /* VIEW: the slot it looks into; else itself */
+    rp_tensor tensor; /* shape; the offset is relative to the root's place */
     const char *name;
-    int32_t first_op, last_op; /* roots: lifetime in op order; -1 before use */
-    size_t place;              /* offset in the arena, input or output buffer */
+    rp__slot_home home[RP_N_SIDES];
+    rp__side result; /* OUTPUT: the side to read it from */
 } rp__slot_info;
 
-enum { RP_REPLAY_PAIRS = 7 };
+/* The host beside a device: where ops stand that a placement takes off the device. One for all
+ * programs of a model. */
+typedef struct rp__host {
+    rp_device *device;       /* opened by the first op that is placed here; NULL before */
+    rp_device_config config; /* to open it with */
+    /* A weight's copy in the host's memory, which is there once weights are loaded; its shape is
+     * known now. NULL: out of memory. */
+    const rp_tensor *(*copy_of)(void *user, const rp_tensor *weight, rp_device *host);
+    void *user;
+    bool has_state; /* the KV cache is in the host's memory, and so the ops on it */
+} rp__host;
+void rp__host_close(rp__host *host); /* closes its device; every buffer there is gone before */
 
-/* X(code, text): why a segment runs as it does. The first RP_N_RUN_WHYS - 2 keep it eager. */
+/* X(code, text): why a segment runs as it does. All up to RP_WHY_REFUSED keep it eager. */
 #define RP_RUN_WHYS(X)                                                                             \
     X(RP_WHY_WARMING, "warming: kernels are being compiled")                                       \
     X(RP_WHY_OFF, "capture is off")                                                                \
@@ -64,6 +86,7 @@ enum { RP_REPLAY_PAIRS = 7 };
     X(RP_WHY_MEASURING, "eager and replay are being measured")                                     \
     X(RP_WHY_EAGER_FASTER, "eager was measured to be faster")                                      \
     X(RP_WHY_EVICTED, "its graph made room for others")                                            \
+    X(RP_WHY_HOST, "its ops are on the host")                                                      \
     X(RP_WHY_REFUSED, "its capture was refused")                                                   \
     X(RP_WHY_ON, "capture is on")                                                                  \
     X(RP_WHY_REPLAY_FASTER, "replay was measured to be faster")
@@ -77,13 +100,14 @@ typedef enum rp__run_why {
 
 const char *rp__run_why_text(rp__run_why why); /* static */
 
-typedef struct rp__replay_pair {
-    double eager_us, replay_us;
-} rp__replay_pair;
+/* The two ways of a segment's duel. */
+enum { RP_EAGER, RP_REPLAY };
 
-/* A longest run of ops with no host op between, and short enough for the device's watchdog as one
- * submit: the unit of capture. Everything after n_ops belongs to replay.c. */
+/* A longest run of ops on one side. On the device: the unit of capture, short enough for the
+ * device's watchdog as one submit. On the host: host ops and the transfers around them, which
+ * always run one by one. Everything after n_ops belongs to replay.c. */
 typedef struct rp__segment {
+    rp__side side;
     int32_t first_op, n_ops;
     rp__run_why why;   /* of its last run */
     rp_status refusal; /* of its capture, which is not tried again; 0: none */
@@ -93,17 +117,10 @@ typedef struct rp__segment {
     uint32_t wait;            /* so many are wanted before the next capture */
     uint64_t n_unearned;      /* replays its graph has yet to make to have been worth waiting for */
     uint64_t n_eager, n_replays, n_captures;
-    uint64_t last_used;
+    uint64_t last_used; /* its graph */
 
-    rp__replay_pair pairs[RP_REPLAY_PAIRS];
-    uint32_t n_pairs, n_uneven;
-    bool has_half; /* the first step of a pair is done */
-    double half_us;
-    int32_t half_live;
-
-    bool is_decided, is_replay_faster;
-    double decided_eager_us, decided_replay_us; /* medians the decision was made from */
-    uint64_t remeasure_at;                      /* runs of this segment */
+    rp__duel duel;         /* RP_EAGER against RP_REPLAY */
+    uint64_t remeasure_at; /* runs of this segment */
 } rp__segment;
 
 /* Which slot each operand of an op is. */
@@ -111,20 +128,46 @@ typedef struct rp__op_slots {
     rp__slot in[RP_OP_MAX_IN], out[RP_OP_MAX_OUT], live;
 } rp__op_slots;
 
+/* Where an op stands, and why. A transfer is a copy (a CONVERT to the same dtype) of a whole slot
+ * to this side from the other one. */
+typedef struct rp__op_place {
+    rp__side side;
+    bool is_transfer;
+    rp__place_why why;
+    const rp__place_rule *rule; /* the rule that decided; NULL: none */
+} rp__op_place;
+
+typedef struct rp__side_bytes {
+    size_t arena, inputs, outputs;
+} rp__side_bytes;
+
+/* What the placement makes cross in a step, besides the inputs and the outputs that are asked for.
+ */
+typedef struct rp__traffic {
+    int32_t n_host_ops, n_uploads, n_downloads;
+    size_t upload_bytes, download_bytes;
+} rp__traffic;
+
 typedef struct rp__program {
     rp__bucket bucket;
     rp_device *device;
-    rp_op *ops; /* with buffers once bound */
+    const rp__placement *placement; /* NULL: no rules */
+    rp__host *host;                 /* NULL: everything is on the device */
+    rp_op *ops;                     /* with buffers once bound */
     rp__op_slots *op_slots;
+    rp__op_place *places; /* from finish on */
     int32_t n_ops, ops_cap;
     rp__slot_info *slots;
     int32_t n_slots, slots_cap;
     rp__segment *segments;
     int32_t n_segments;
-    size_t arena_bytes, input_bytes, output_bytes; /* what bind needs at least */
-    size_t temp_bytes;                             /* sum of all temporaries, were nothing shared */
-    double longest_op_us;                          /* as the device estimates; 0: it does not say */
-    rp__slot live;                                 /* attached to the ops that follow */
+    int32_t n_graphs; /* of its segments; replay.c's, like last_used */
+    uint64_t last_used;
+    rp__side_bytes bytes[RP_N_SIDES]; /* what bind needs at least */
+    size_t temp_bytes;                /* of the device's temporaries, were nothing shared */
+    rp__traffic traffic;
+    double longest_op_us; /* on the device, as it estimates; 0: it does not say */
+    rp__slot live;        /* attached to the ops that follow */
     rp__slot rounded,
         rounded_from; /* the last CONVERT said: matmuls that read the same slot share it */
     bool is_bound;
@@ -137,11 +180,16 @@ typedef struct rp__program {
 void rp__program_init(rp__program *p, rp_device *device, const rp__bucket *bucket);
 void rp__program_clear(rp__program *p);
 
+/* Lets ops stand on the host: where `placement` says so, and where the device does not run them.
+ * Both are borrowed until clear. Without this every op must run on the device. */
+void rp__program_place(rp__program *p, const rp__placement *placement, rp__host *host);
+
 rp__slot rp__program_input(rp__program *p, const char *name, rp_dtype dtype, int n_dims,
                            const int64_t *dim);
-/* A weight or state tensor: `t` must outlive the program; it is read again at bind. n_dims 0 gives
- * RP_NO_SLOT. */
+/* A weight: `t` must outlive the program; it is read again at bind. n_dims 0 gives RP_NO_SLOT. */
 rp__slot rp__program_const(rp__program *p, const char *name, const rp_tensor *t);
+/* What is kept from step to step, likewise. */
+rp__slot rp__program_state(rp__program *p, const char *name, const rp_tensor *t);
 rp__slot rp__program_temp(rp__program *p, const char *name, rp_dtype dtype, int n_dims,
                           const int64_t *dim);
 rp__slot rp__program_output(rp__program *p, const char *name, rp_dtype dtype, int n_dims,
@@ -162,23 +210,32 @@ rp__slot rp__program_round(rp__program *p, rp__slot x, rp_dtype to);
 void rp__program_op(rp__program *p, const rp_op *op, int n_in, const rp__slot *in, int n_out,
                     const rp__slot *out);
 
-/* Checks, lays out, cuts. The first error of the building calls comes out here. */
+/* Checks, places, lays out, cuts. The first error of the building calls comes out here. RP_AGAIN:
+ * an op on the KV cache has to stand on the host, so the cache does from now on (host->has_state):
+ * every program of the model is to be built again. */
 rp_status rp__program_finish(rp__program *p, rp_error *err);
 
 /* ---- binding ---- */
 
-/* Gives every slot its memory: arena, inputs and outputs are pinned buffers of at least the planned
- * sizes. */
-rp_status rp__program_bind(rp__program *p, rp_buffer *arena, rp_buffer *inputs, rp_buffer *outputs,
-                           rp_error *err);
+/* The pinned buffers of one side, of at least the planned sizes; NULL where none is needed. */
+typedef struct rp__side_memory {
+    rp_buffer *arena, *inputs, *outputs;
+} rp__side_memory;
+
+/* Gives every slot its memory. */
+rp_status rp__program_bind(rp__program *p, const rp__side_memory memory[RP_N_SIDES], rp_error *err);
+
+/* Compiles and reserves what its ops need, so that no step does. Bound or not. */
+rp_status rp__program_prepare(const rp__program *p, rp_error *err);
 
 /* An input or output by name; RP_NO_SLOT when there is none. */
 rp__slot rp__program_find(const rp__program *p, const char *name);
 
 /* ---- looking ---- */
 
-/* Ops with their memory, segments, inputs and outputs, bytes by purpose. all_ops false: what
- * repeats per layer is shown for the first layer only. false when out of memory. */
+/* Ops with where they stand and why, segments, transfers, inputs and outputs, bytes by purpose.
+ * all_ops false: what repeats per layer is shown for the first layer only. false when out of
+ * memory. */
 bool rp__program_explain(const rp__program *p, bool all_ops, rp__bytes *out);
 
 #endif

@@ -1,25 +1,16 @@
 #include "plan/replay.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/stress.h"
+#include "tensor/view.h"
 
 enum {
-    WARM_STEPS = 1,          /* eager ones before the first capture: everything is compiled then */
-    MAX_LOSSES = 2,          /* one may have had another reason */
-    MAX_WAIT = 4096,         /* eager steps between captures of a graph that never earns itself */
-    CLEAR_PAIRS = 2,         /* so many pairs decide when each shows a gain of CLEAR_PERCENT, */
-    CLEAR_PERCENT = 50,      /* far beyond the noise of a busy machine; */
-    LESS_CLEAR_PERCENT = 20, /* twice as many when each shows this */
-    SWITCH_PERCENT = 3,      /* a decision changes only for more than this, in every pair */
-    FIRST_REMEASURE = 1024,  /* steps until a decision is looked at again; doubles every time */
-    MEASURE_SHARE = 200,     /* measuring may cost one part in so many of the steps between */
-    UNEVEN_SHARE = 8,        /* steps of a pair may differ by this part of their live tokens */
-    MAX_UNEVEN = 32,         /* pairs thrown away for that, then any pair counts */
+    WARM_STEPS = 1,         /* eager ones before the first capture: everything is compiled then */
+    MAX_LOSSES = 2,         /* one may have had another reason */
+    MAX_WAIT = 4096,        /* eager steps between captures of a graph that never earns itself */
+    FIRST_REMEASURE = 1024, /* steps until a decision is looked at again; doubles every time */
 };
 
 const char *rp__run_why_text(rp__run_why why) {
@@ -44,42 +35,59 @@ rp_status rp__replayer_init(rp__replayer *r, rp_device *device, const rp__replay
 
 /* ---- the store ---- */
 
-static void drop_graph(rp__replayer *r, int i) {
-    rp__segment *s = r->held[i];
+static void drop_graph(rp__program *p, rp__segment *s) {
+    if (!s->graph) return;
     rp__graph_destroy(s->graph);
     s->graph = NULL;
     s->n_warm = 0;
-    s->n_pairs = 0;
-    s->has_half = false;
+    rp__duel_restart(&s->duel);
     if (!s->n_unearned)
         s->wait = WARM_STEPS;
     else if (s->wait < MAX_WAIT)
         s->wait *= 2;
-    r->held[i] = r->held[--r->n_held];
+    p->n_graphs--;
 }
 
-static void drop_oldest(rp__replayer *r) {
-    int oldest = 0;
-    for (int i = 1; i < r->n_held; i++)
-        if (r->held[i]->last_used < r->held[oldest]->last_used) oldest = i;
-    drop_graph(r, oldest);
-    r->stats.n_evicted++;
+void rp__replayer_drop(rp__replayer *r, rp__program *p) {
+    for (int32_t i = 0; i < p->n_segments; i++) drop_graph(p, &p->segments[i]);
+    for (int i = 0; i < r->n_held; i++)
+        if (r->held[i] == p) r->held[i] = r->held[--r->n_held];
 }
 
-static void hold(rp__replayer *r, rp__segment *s) {
-    r->held[r->n_held++] = s;
-    s->last_used = ++r->tick;
+/* False when there is none but p's own. */
+static bool drop_oldest_but(rp__replayer *r, const rp__program *p) {
+    rp__program *oldest = NULL;
+    for (int i = 0; i < r->n_held; i++)
+        if (r->held[i] != p && (!oldest || r->held[i]->last_used < oldest->last_used))
+            oldest = r->held[i];
+    if (!oldest) return false;
+    r->stats.n_evicted += (uint64_t)oldest->n_graphs;
+    rp__replayer_drop(r, oldest);
+    return true;
+}
+
+static void hold(rp__replayer *r, rp__program *p, rp__segment *s) {
+    if (!p->n_graphs++) r->held[r->n_held++] = p;
+    s->last_used = p->last_used = ++r->tick;
     s->n_unearned = s->wait;
 }
 
 size_t rp__replayer_graph_bytes(const rp__replayer *r) {
     size_t n = 0;
-    for (int i = 0; i < r->n_held; i++) n += rp__graph_bytes(r->held[i]->graph);
+    for (int i = 0; i < r->n_held; i++)
+        for (int32_t k = 0; k < r->held[i]->n_segments; k++)
+            if (r->held[i]->segments[k].graph) n += rp__graph_bytes(r->held[i]->segments[k].graph);
+    return n;
+}
+
+int rp__replayer_n_graphs(const rp__replayer *r) {
+    int n = 0;
+    for (int i = 0; i < r->n_held; i++) n += (int)r->held[i]->n_graphs;
     return n;
 }
 
 void rp__replayer_clear(rp__replayer *r) {
-    while (r->n_held) drop_graph(r, 0);
+    while (r->n_held) rp__replayer_drop(r, r->held[0]);
     rp__free(r->held);
     *r = (rp__replayer){0};
 }
@@ -91,12 +99,17 @@ static void blame(rp__segment *s) {
             s->n_losses);
 }
 
+static void blame_used(rp__replayer *r, rp__program *p) {
+    for (int32_t i = 0; i < p->n_segments; i++)
+        if (p->segments[i].graph && p->segments[i].last_used > r->step_before)
+            blame(&p->segments[i]);
+}
+
 void rp__replayer_reset(rp__replayer *r) {
     if (r->capturing) blame(r->capturing);
     r->capturing = NULL;
-    for (int i = 0; i < r->n_held; i++)
-        if (r->held[i]->last_used > r->step_before) blame(r->held[i]);
-    while (r->n_held) drop_graph(r, 0);
+    for (int i = 0; i < r->n_held; i++) blame_used(r, r->held[i]);
+    while (r->n_held) rp__replayer_drop(r, r->held[0]);
     r->epoch++;
 }
 
@@ -108,10 +121,10 @@ void rp__replayer_set_mode(rp__replayer *r, rp_capture_mode mode) {
 static void churn(rp__replayer *r) {
     enum { ONE_IN = 5 };
     if (!rp__stress_chance(&r->stress, ONE_IN) || !r->n_held) return;
-    int i = (int)(rp__stress_draw(&r->stress) % (uint32_t)r->n_held);
-    rp__segment *s = r->held[i];
-    drop_graph(r, i);
-    s->wait = 1 + rp__stress_draw(&r->stress) % 3;
+    rp__program *p = r->held[rp__stress_draw(&r->stress) % (uint32_t)r->n_held];
+    uint32_t wait = 1 + rp__stress_draw(&r->stress) % 3;
+    rp__replayer_drop(r, p);
+    for (int32_t i = 0; i < p->n_segments; i++) p->segments[i].wait = wait;
 }
 
 /* ---- running ---- */
@@ -120,6 +133,32 @@ static rp_status issue_ops(rp__replayer *r, const rp__program *p, const rp__segm
                            rp_error *err) {
     for (int32_t i = 0; i < s->n_ops; i++)
         RP_TRY(rp__device_run(r->device, &p->ops[s->first_op + i], err));
+    return RP_OK;
+}
+
+static rp_status run_transfer(const rp_op *op, rp_error *err) {
+    const rp_tensor *from = &op->in[0], *to = &op->out[0];
+    return rp__buffer_transfer(to->buffer, to->offset, from->buffer, from->offset,
+                               rp__tensor_span(from), err);
+}
+
+static rp_status run_host_op(rp__replayer *r, const rp__program *p, const rp_op *op,
+                             rp_error *err) {
+    RP_TRY(rp__device_run(p->host->device, op, err));
+    RP_TRY(rp__device_sync(p->host->device, err));
+    rp__device_clock_host_op(r->device, op);
+    return RP_OK;
+}
+
+static rp_status run_host(rp__replayer *r, const rp__program *p, rp__segment *s, rp_error *err) {
+    s->why = RP_WHY_HOST;
+    for (int32_t i = s->first_op; i < s->first_op + s->n_ops; i++) {
+        bool is_transfer = p->places[i].is_transfer;
+        RP_TRY(is_transfer ? run_transfer(&p->ops[i], err) : run_host_op(r, p, &p->ops[i], err));
+        r->stats.n_transfers += is_transfer;
+        r->stats.n_host_ops += !is_transfer;
+    }
+    s->n_eager++;
     return RP_OK;
 }
 
@@ -134,9 +173,10 @@ static rp_status run_eager(rp__replayer *r, const rp__program *p, rp__segment *s
     return RP_OK;
 }
 
-static rp_status run_graph(rp__replayer *r, rp__segment *s, rp__run_why why, rp_error *err) {
+static rp_status run_graph(rp__replayer *r, rp__program *p, rp__segment *s, rp__run_why why,
+                           rp_error *err) {
     s->why = why;
-    s->last_used = ++r->tick;
+    s->last_used = p->last_used = ++r->tick;
     RP_TRY(rp__graph_replay(s->graph, err));
     s->n_replays++;
     if (s->n_unearned) s->n_unearned--;
@@ -163,18 +203,26 @@ static rp_status refuse(rp__replayer *r, rp__segment *s, rp_status status, const
     return RP_AGAIN;
 }
 
-/* Memory that others' graphs hold is theirs to lose; only a graph that does not fit alone is
+/* Memory that others' graphs hold is theirs to lose; only a graph that does not fit without them is
  * refused. */
-static rp_status make_room(rp__replayer *r, rp__segment *s, const rp_error *why) {
-    if (!r->n_held) return refuse(r, s, RP_ENOMEM, why->message);
-    drop_oldest(r);
+static rp_status make_room(rp__replayer *r, rp__program *p, rp__segment *s, const rp_error *why) {
+    if (!drop_oldest_but(r, p)) return refuse(r, s, RP_ENOMEM, why->message);
     s->n_warm = 0;
     return RP_AGAIN;
 }
 
+static void keep_within_bytes(rp__replayer *r, rp__program *p, rp__segment *s) {
+    size_t most = r->config.max_graph_bytes;
+    while (most && rp__replayer_graph_bytes(r) > most && drop_oldest_but(r, p)) continue;
+    if (!most || rp__replayer_graph_bytes(r) <= most) return;
+    drop_graph(p, s);
+    if (!p->n_graphs) rp__replayer_drop(r, p);
+    (void)refuse(r, s, RP_ELIMIT, "the graph is larger than all graphs together may be");
+}
+
 /* The captured step is this step. RP_AGAIN: there is no graph, and the step is to be run again. */
-static rp_status capture(rp__replayer *r, const rp__program *p, rp__segment *s, rp_error *err) {
-    if (r->n_held == r->config.max_graphs) drop_oldest(r);
+static rp_status capture(rp__replayer *r, rp__program *p, rp__segment *s, rp_error *err) {
+    if (!p->n_graphs && r->n_held == r->config.max_graphs) drop_oldest_but(r, p);
     rp_error why = {0};
     r->capturing = s;
     rp_status st = issue_captured(r, p, s, &s->graph, &why);
@@ -183,133 +231,55 @@ static rp_status capture(rp__replayer *r, const rp__program *p, rp__segment *s, 
         return st;
     }
     r->capturing = NULL;
-    if (st == RP_ENOMEM) return make_room(r, s, &why);
+    if (st == RP_ENOMEM) return make_room(r, p, s, &why);
     if (st < 0) return refuse(r, s, st, why.message);
-    hold(r, s);
+    hold(r, p, s);
     r->stats.n_captures++;
     if (s->n_captures++) r->stats.n_recaptures++;
-    size_t most = r->config.max_graph_bytes;
-    while (most && r->n_held > 1 && rp__replayer_graph_bytes(r) > most) drop_oldest(r);
-    if (!most || rp__replayer_graph_bytes(r) <= most) return RP_OK;
-    drop_graph(r, 0);
-    (void)refuse(r, s, RP_ELIMIT, "the graph is larger than all graphs together may be");
-    return RP_OK; /* this step was run */
+    keep_within_bytes(r, p, s);
+    return RP_OK; /* this step was run, graph or not */
 }
 
 /* ---- measuring ---- */
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, uint32_t n) { /* sorts v */
-    qsort(v, n, sizeof *v, by_value);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
-/* How many pairs show replay (or eager) to gain more than `percent` of the other. */
-static uint32_t n_agreeing(const rp__segment *s, bool is_replay, int percent) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_pairs; i++) {
-        const rp__replay_pair *q = &s->pairs[i];
-        double winner = is_replay ? q->replay_us : q->eager_us,
-               loser = is_replay ? q->eager_us : q->replay_us;
-        n += winner < loser * (1 - percent / 100.0);
-    }
-    return n;
-}
-
-static bool all_agree(const rp__segment *s, int percent) {
-    return n_agreeing(s, true, percent) == s->n_pairs ||
-           n_agreeing(s, false, percent) == s->n_pairs;
-}
-
-static bool is_clear(const rp__segment *s) {
-    return (s->n_pairs >= CLEAR_PAIRS && all_agree(s, CLEAR_PERCENT)) ||
-           (s->n_pairs >= 2 * CLEAR_PAIRS && all_agree(s, LESS_CLEAR_PERCENT));
-}
-
-/* Steps until the next measurement: what its slower steps may waste is a small share of them. */
+/* Steps until the next measurement. */
 static uint64_t steps_between(const rp__segment *s) {
-    double slow = s->decided_eager_us, fast = s->decided_replay_us;
-    if (slow < fast) {
-        slow = s->decided_replay_us;
-        fast = s->decided_eager_us;
-    }
-    uint64_t steps = s->n_eager + s->n_replays;
+    uint64_t steps = s->n_eager + s->n_replays, earned = rp__duel_steps_between(&s->duel);
     if (steps < FIRST_REMEASURE) steps = FIRST_REMEASURE;
-    double wasted = fast > 0 ? RP_REPLAY_PAIRS * (slow / fast - 1) * MEASURE_SHARE : 0;
-    return wasted > (double)steps ? (uint64_t)wasted : steps;
+    return earned > steps ? earned : steps;
 }
 
-static void settle(rp__replayer *r, rp__segment *s, double eager_us, double replay_us,
-                   bool is_replay_faster) {
-    s->is_decided = true;
-    s->is_replay_faster = is_replay_faster;
-    s->decided_eager_us = eager_us;
-    s->decided_replay_us = replay_us;
+static rp__run_why winner_why(const rp__duel *d) {
+    return d->winner == RP_REPLAY ? RP_WHY_REPLAY_FASTER : RP_WHY_EAGER_FASTER;
+}
+
+static void note_decision(rp__replayer *r, rp__segment *s) {
     s->remeasure_at = s->n_eager + s->n_replays + steps_between(s);
-    s->n_pairs = s->n_uneven = 0;
-    s->why = is_replay_faster ? RP_WHY_REPLAY_FASTER : RP_WHY_EAGER_FASTER;
+    s->why = winner_why(&s->duel);
     r->stats.n_measurements++;
-}
-
-static void decide(rp__replayer *r, rp__segment *s) {
-    double eager[RP_REPLAY_PAIRS], replay[RP_REPLAY_PAIRS];
-    for (uint32_t i = 0; i < s->n_pairs; i++) {
-        eager[i] = s->pairs[i].eager_us;
-        replay[i] = s->pairs[i].replay_us;
-    }
-    double eager_us = median(eager, s->n_pairs), replay_us = median(replay, s->n_pairs);
-    bool is_faster = replay_us <= eager_us;
-    if (s->is_decided) {
-        bool is_other = !s->is_replay_faster;
-        bool changes = n_agreeing(s, is_other, SWITCH_PERCENT) == s->n_pairs;
-        is_faster = changes ? is_other : s->is_replay_faster;
-    }
-    settle(r, s, eager_us, replay_us, is_faster);
 }
 
 /* Runs the segment one way between two syncs: what was queued before does not count, and all that
  * is queued now does. */
-static rp_status run_timed(rp__replayer *r, const rp__program *p, rp__segment *s, bool with_graph,
-                           double *us, rp_error *err) {
+static rp_status run_timed(rp__replayer *r, rp__program *p, rp__segment *s, int way, double *us,
+                           rp_error *err) {
     RP_TRY(rp__device_sync(r->device, err));
     double start = rp__device_clock_us(r->device);
-    RP_TRY(with_graph ? run_graph(r, s, RP_WHY_MEASURING, err)
-                      : run_eager(r, p, s, RP_WHY_MEASURING, err));
+    RP_TRY(way == RP_REPLAY ? run_graph(r, p, s, RP_WHY_MEASURING, err)
+                            : run_eager(r, p, s, RP_WHY_MEASURING, err));
     RP_TRY(rp__device_sync(r->device, err));
     *us = rp__device_clock_us(r->device) - start;
     return RP_OK;
 }
 
 /* Steps of one bucket take the same time on a device that computes padding, and about as much per
- * live token on one that does not. There the steps of a pair should be about the same size. */
-static bool is_uneven(const rp__segment *s, int32_t n_live) {
-    int64_t more = n_live > s->half_live ? n_live : s->half_live, apart = n_live - s->half_live;
-    return (apart < 0 ? -apart : apart) * UNEVEN_SHARE > more;
-}
-
-/* One step of a pair. Which way comes first alternates, so that a machine that gets slower favours
- * neither. */
-static rp_status measure(rp__replayer *r, const rp__program *p, rp__segment *s, int32_t n_live,
+ * live token on one that does not. */
+static rp_status measure(rp__replayer *r, rp__program *p, rp__segment *s, int32_t n_live,
                          rp_error *err) {
-    bool is_per_token = rp__device_props(r->device)->has_live_rows && n_live > 0;
-    bool with_graph = (s->n_pairs + s->has_half) % 2;
+    bool is_per_token = rp__device_props(r->device)->has_live_rows;
     double us;
-    RP_TRY(run_timed(r, p, s, with_graph, &us, err));
-    if (is_per_token) us /= n_live;
-    s->has_half = !s->has_half;
-    if (s->has_half) {
-        s->half_us = us;
-        s->half_live = n_live;
-        return RP_OK;
-    }
-    if (is_per_token && is_uneven(s, n_live) && s->n_uneven++ < MAX_UNEVEN) return RP_OK;
-    s->pairs[s->n_pairs++] =
-        with_graph ? (rp__replay_pair){s->half_us, us} : (rp__replay_pair){us, s->half_us};
-    if (is_clear(s) || s->n_pairs == RP_REPLAY_PAIRS) decide(r, s);
+    RP_TRY(run_timed(r, p, s, rp__duel_turn(&s->duel), &us, err));
+    if (rp__duel_add(&s->duel, us, is_per_token ? n_live : 0)) note_decision(r, s);
     return RP_OK;
 }
 
@@ -324,7 +294,7 @@ static void enter_epoch(const rp__replayer *r, rp__segment *s) {
 }
 
 static bool is_measured_now(const rp__segment *s) {
-    return !s->is_decided || s->n_eager + s->n_replays >= s->remeasure_at;
+    return !s->duel.is_decided || s->n_eager + s->n_replays >= s->remeasure_at;
 }
 
 static rp_status prepare(const rp__replayer *r, const rp__program *p, const rp__segment *s,
@@ -334,32 +304,37 @@ static rp_status prepare(const rp__replayer *r, const rp__program *p, const rp__
     return RP_OK;
 }
 
-static rp_status run_without_graph(rp__replayer *r, const rp__program *p, rp__segment *s,
-                                   int32_t n_live, rp_error *err) {
+static bool has_lost(const rp__segment *s) {
+    return s->duel.is_decided && s->duel.winner == RP_EAGER;
+}
+
+static rp_status run_without_graph(rp__replayer *r, rp__program *p, rp__segment *s, int32_t n_live,
+                                   rp_error *err) {
     bool is_auto = r->config.mode == RP_CAPTURE_AUTO;
-    if (is_auto && s->is_decided && !s->is_replay_faster && !is_measured_now(s))
+    if (is_auto && has_lost(s) && !is_measured_now(s))
         return run_eager(r, p, s, RP_WHY_EAGER_FASTER, err);
     if (s->n_warm >= s->wait) return capture(r, p, s, err);
     /* The last eager step before the capture is the first half of the first pair. */
-    bool is_last = s->n_warm + 1 == s->wait && !s->has_half && !s->n_pairs;
-    if (is_auto && !s->is_decided && is_last) {
+    bool is_last = s->n_warm + 1 == s->wait && !s->duel.has_half && !s->duel.n_pairs;
+    if (is_auto && !s->duel.is_decided && is_last) {
         RP_TRY(prepare(r, p, s, err)); /* compiling is no part of what a step takes */
         return measure(r, p, s, n_live, err);
     }
     return run_eager(r, p, s, s->n_captures ? RP_WHY_EVICTED : RP_WHY_WARMING, err);
 }
 
-static rp_status run_segment(rp__replayer *r, const rp__program *p, rp__segment *s, int32_t n_live,
+static rp_status run_segment(rp__replayer *r, rp__program *p, rp__segment *s, int32_t n_live,
                              rp_error *err) {
     rp_capture_mode mode = r->config.mode;
+    if (s->side == RP_SIDE_HOST) return run_host(r, p, s, err);
     enter_epoch(r, s);
     if (mode == RP_CAPTURE_OFF) return run_eager(r, p, s, RP_WHY_OFF, err);
     if (!rp__device_has_capture(r->device)) return run_eager(r, p, s, RP_WHY_NO_CAPTURE, err);
     if (s->refusal) return run_eager(r, p, s, RP_WHY_REFUSED, err);
     if (!s->graph) return run_without_graph(r, p, s, n_live, err);
-    if (mode == RP_CAPTURE_ON) return run_graph(r, s, RP_WHY_ON, err);
+    if (mode == RP_CAPTURE_ON) return run_graph(r, p, s, RP_WHY_ON, err);
     if (is_measured_now(s)) return measure(r, p, s, n_live, err);
-    if (s->is_replay_faster) return run_graph(r, s, RP_WHY_REPLAY_FASTER, err);
+    if (!has_lost(s)) return run_graph(r, p, s, RP_WHY_REPLAY_FASTER, err);
     return run_eager(r, p, s, RP_WHY_EAGER_FASTER, err);
 }
 
@@ -376,10 +351,26 @@ rp_status rp__replayer_run(rp__replayer *r, rp__program *p, int32_t n_live, rp_e
     return RP_OK;
 }
 
+static bool is_settled(const rp__replayer *r, const rp__segment *s) {
+    rp_capture_mode mode = r->config.mode;
+    bool is_eager = mode == RP_CAPTURE_OFF || !rp__device_has_capture(r->device) || s->refusal;
+    if (s->side == RP_SIDE_HOST) return true;
+    if (s->epoch != r->epoch) return false;
+    if (is_eager) return s->n_warm >= WARM_STEPS;
+    if (mode == RP_CAPTURE_ON) return s->graph != NULL;
+    return !is_measured_now(s) && (s->graph || has_lost(s));
+}
+
+bool rp__replayer_is_settled(const rp__replayer *r, const rp__program *p) {
+    for (int32_t i = 0; i < p->n_segments; i++)
+        if (!is_settled(r, &p->segments[i])) return false;
+    return true;
+}
+
 /* ---- on demand ---- */
 
-static rp_status capture_segment(rp__replayer *r, const rp__program *p, rp__segment *s,
-                                 rp_error *err) {
+static rp_status capture_segment(rp__replayer *r, rp__program *p, rp__segment *s, rp_error *err) {
+    if (s->side == RP_SIDE_HOST) return run_host(r, p, s, err);
     enter_epoch(r, s);
     if (s->graph || s->refusal) return run_eager(r, p, s, RP_WHY_WARMING, err);
     while (s->n_warm < WARM_STEPS) RP_TRY(run_eager(r, p, s, RP_WHY_WARMING, err));
@@ -388,7 +379,7 @@ static rp_status capture_segment(rp__replayer *r, const rp__program *p, rp__segm
 
 rp_status rp__replayer_capture_now(rp__replayer *r, rp__program *p, rp_error *err) {
     if (!rp__device_has_capture(r->device)) return RP_OK;
-    if (r->n_held + p->n_segments > r->config.max_graphs) return RP_END;
+    if (!p->n_graphs && r->n_held == r->config.max_graphs) return RP_END;
     for (int32_t i = 0; i < p->n_segments; i++) {
         rp_status st = capture_segment(r, p, &p->segments[i], err);
         if (st != RP_OK) return st;
@@ -396,53 +387,108 @@ rp_status rp__replayer_capture_now(rp__replayer *r, rp__program *p, rp_error *er
     return RP_OK;
 }
 
-static rp_status measure_segment(rp__replayer *r, const rp__program *p, rp__segment *s,
-                                 int32_t n_pairs, double *samples, rp_error *err) {
-    double *eager = samples, *replay = samples + n_pairs;
-    for (int32_t i = 0; i < n_pairs; i++)
-        for (int half = 0; half < 2; half++) {
-            bool with_graph = (i + half) % 2;
-            if (with_graph && !s->graph) continue;
-            RP_TRY(run_timed(r, p, s, with_graph, with_graph ? &replay[i] : &eager[i], err));
+/* Leaves every segment warm, and with a graph where it can have one. */
+static rp_status make_ready(rp__replayer *r, rp__program *p, rp_error *err) {
+    for (int32_t i = 0; i < p->n_segments; i++) {
+        rp__segment *s = &p->segments[i];
+        if (s->side == RP_SIDE_HOST) {
+            RP_TRY(run_host(r, p, s, err));
+            continue;
         }
-    double eager_us = median(eager, (uint32_t)n_pairs),
-           replay_us = s->graph ? median(replay, (uint32_t)n_pairs) : 0;
-    if (s->graph) settle(r, s, eager_us, replay_us, replay_us <= eager_us);
-    s->decided_eager_us = eager_us;
+        enter_epoch(r, s);
+        while (s->n_warm < WARM_STEPS) RP_TRY(run_eager(r, p, s, RP_WHY_WARMING, err));
+        if (!rp__device_has_capture(r->device) || s->graph || s->refusal) continue;
+        rp_status st = capture(r, p, s, err);
+        if (st != RP_OK) return st;
+    }
     return RP_OK;
 }
 
-static void add_to_report(const rp__replayer *r, const rp__segment *s, rp__replay_report *out) {
-    out->eager_us += s->decided_eager_us;
-    out->replay_us += s->graph ? s->decided_replay_us : s->decided_eager_us;
-    if (s->graph) {
-        out->graph_bytes += rp__graph_bytes(s->graph);
-        out->is_replay_faster |= s->is_replay_faster;
-        out->why = out->is_replay_faster ? RP_WHY_REPLAY_FASTER : RP_WHY_EAGER_FASTER;
-    } else if (s->refusal) {
-        out->why = RP_WHY_REFUSED;
-        out->refusal = s->refusal;
-    } else {
-        out->why = rp__device_has_capture(r->device) ? RP_WHY_EVICTED : RP_WHY_NO_CAPTURE;
+static rp_status measure_segment(rp__replayer *r, rp__program *p, rp__segment *s, int32_t n_pairs,
+                                 double *samples, rp_error *err) {
+    double *us[] = {[RP_EAGER] = samples, [RP_REPLAY] = samples + n_pairs};
+    if (s->side == RP_SIDE_HOST) return run_host(r, p, s, err);
+    for (int32_t i = 0; i < n_pairs; i++)
+        for (int half = 0; half < 2; half++) {
+            int way = (i + half) % 2;
+            if (way == RP_REPLAY && !s->graph) continue;
+            RP_TRY(run_timed(r, p, s, way, &us[way][i], err));
+        }
+    double eager_us = rp__duel_median(us[RP_EAGER], (uint32_t)n_pairs);
+    s->duel.decided_us[RP_EAGER] = eager_us;
+    if (!s->graph) return RP_OK;
+    double replay_us = rp__duel_median(us[RP_REPLAY], (uint32_t)n_pairs);
+    rp__duel_settle(&s->duel, eager_us, replay_us, replay_us <= eager_us ? RP_REPLAY : RP_EAGER);
+    note_decision(r, s);
+    return RP_OK;
+}
+
+/* All segments one way, from an idle device to an idle device. */
+static rp_status run_whole(rp__replayer *r, rp__program *p, int way, double *us, rp_error *err) {
+    RP_TRY(rp__device_sync(r->device, err));
+    double start = rp__device_clock_us(r->device);
+    for (int32_t i = 0; i < p->n_segments; i++) {
+        rp__segment *s = &p->segments[i];
+        if (s->side == RP_SIDE_HOST)
+            RP_TRY(run_host(r, p, s, err));
+        else if (way == RP_REPLAY && s->graph)
+            RP_TRY(run_graph(r, p, s, RP_WHY_MEASURING, err));
+        else
+            RP_TRY(run_eager(r, p, s, RP_WHY_MEASURING, err));
     }
+    RP_TRY(rp__device_sync(r->device, err));
+    *us = rp__device_clock_us(r->device) - start;
+    return RP_OK;
+}
+
+static rp_status measure_whole(rp__replayer *r, rp__program *p, int32_t n_pairs, double *samples,
+                               rp__replay_report *out, rp_error *err) {
+    double *us[] = {[RP_EAGER] = samples, [RP_REPLAY] = samples + n_pairs};
+    for (int32_t i = 0; i < n_pairs; i++)
+        for (int half = 0; half < 2; half++) {
+            int way = (i + half) % 2;
+            if (way == RP_REPLAY && !p->n_graphs) continue;
+            RP_TRY(run_whole(r, p, way, &us[way][i], err));
+        }
+    out->eager_us = rp__duel_median(us[RP_EAGER], (uint32_t)n_pairs);
+    if (p->n_graphs) out->replay_us = rp__duel_median(us[RP_REPLAY], (uint32_t)n_pairs);
+    return RP_OK;
+}
+
+static rp__run_why why_no_graph(const rp__replayer *r, const rp__program *p, rp_status *refusal) {
+    rp__run_why why = RP_WHY_HOST;
+    for (int32_t i = 0; i < p->n_segments; i++) {
+        const rp__segment *s = &p->segments[i];
+        if (s->side == RP_SIDE_HOST) continue;
+        if (s->refusal) return *refusal = s->refusal, RP_WHY_REFUSED;
+        why = rp__device_has_capture(r->device) ? RP_WHY_EVICTED : RP_WHY_NO_CAPTURE;
+    }
+    return why;
+}
+
+static void fill_report(const rp__replayer *r, const rp__program *p, rp__replay_report *out) {
+    for (int32_t i = 0; i < p->n_segments; i++)
+        if (p->segments[i].graph) out->graph_bytes += rp__graph_bytes(p->segments[i].graph);
+    out->is_replay_faster = p->n_graphs && out->replay_us <= out->eager_us;
+    out->why = !p->n_graphs            ? why_no_graph(r, p, &out->refusal)
+               : out->is_replay_faster ? RP_WHY_REPLAY_FASTER
+                                       : RP_WHY_EAGER_FASTER;
 }
 
 rp_status rp__replayer_measure(rp__replayer *r, rp__program *p, int32_t n_pairs, double *samples,
                                rp__replay_report *out, rp_error *err) {
     *out = (rp__replay_report){0};
-    bool has_graph = false;
-    for (int32_t i = 0; i < p->n_segments; i++) {
-        rp__segment *s = &p->segments[i];
-        enter_epoch(r, s);
-        while (s->n_warm < WARM_STEPS) RP_TRY(run_eager(r, p, s, RP_WHY_WARMING, err));
-        if (rp__device_has_capture(r->device) && !s->graph && !s->refusal) {
-            rp_status st = capture(r, p, s, err);
-            if (st != RP_OK) return st;
-        }
-        RP_TRY(measure_segment(r, p, s, n_pairs, samples, err));
-        add_to_report(r, s, out);
-        has_graph |= s->graph != NULL;
+    rp_status st = make_ready(r, p, err);
+    if (st != RP_OK) return st;
+    for (int32_t i = 0; i < p->n_segments; i++)
+        RP_TRY(measure_segment(r, p, &p->segments[i], n_pairs, samples, err));
+    const rp__duel *d = &p->segments[0].duel;
+    if (p->n_segments > 1) {
+        RP_TRY(measure_whole(r, p, n_pairs, samples, out, err));
+    } else {
+        out->eager_us = d->decided_us[RP_EAGER];
+        if (p->n_graphs) out->replay_us = d->decided_us[RP_REPLAY];
     }
-    if (!has_graph) out->replay_us = 0;
+    fill_report(r, p, out);
     return RP_OK;
 }

@@ -8,10 +8,13 @@
  * percent, and the decision then changes only for a gain that every pair shows. A refused capture
  * leaves the segment eager, with the reason.
  *
- * Graphs are kept in a store bounded by count and bytes; the least recently replayed one goes
- * first. Its segment keeps its decision and is captured again after as many eager steps as before,
- * or twice as many when the graph had not replayed that often: more segments than places cannot
- * make the store spend its time capturing.
+ * Graphs are kept in a store bounded by count and bytes. Its unit is the program: the graphs of all
+ * its segments come and go together, the least recently replayed program's first. Their segments
+ * keep their decisions and are captured again after as many eager steps as before, or twice as many
+ * when the graph had not replayed that often: more programs than places cannot make the store spend
+ * its time capturing.
+ *
+ * Segments on the host run op by op, always; their times are the device's clock's too.
  *
  * RP_CAPTURE_OFF runs everything eagerly. Results are the same bits in every mode. Times are those
  * of the device's clock, so a simulated device is judged by its simulated times.
@@ -24,12 +27,13 @@
 
 typedef struct rp__replay_config {
     rp_capture_mode mode;
-    int max_graphs;         /* at least 1 */
+    int max_graphs;         /* programs that have graphs; at least 1 */
     size_t max_graph_bytes; /* 0: no bound */
 } rp__replay_config;
 
-typedef struct rp__replay_stats { /* runs of segments */
+typedef struct rp__replay_stats { /* runs of segments on the device */
     uint64_t n_steps, n_captures, n_recaptures, n_replays, n_eager, n_refused, n_evicted;
+    uint64_t n_host_ops, n_transfers;    /* of programs with ops on the host */
     uint64_t n_measurements;             /* decisions made, first ones included */
     uint64_t n_by_reason[RP_N_RUN_WHYS]; /* of n_eager */
 } rp__replay_stats;
@@ -38,7 +42,7 @@ typedef struct rp__replayer {
     rp__replay_config config;
     rp_device *device;
     rp__replay_stats stats;
-    rp__segment **held; /* segments that have a graph, max_graphs of them at most */
+    rp__program **held; /* programs that have graphs, max_graphs of them at most */
     int n_held;
     uint64_t tick;
     uint32_t epoch;             /* grows when kernels become cold */
@@ -84,6 +88,13 @@ typedef struct rp__replay_report {
 rp_status rp__replayer_measure(rp__replayer *r, rp__program *p, int32_t n_pairs, double *samples,
                                rp__replay_report *out, rp_error *err);
 
+/* Whether the next run of a program is one like those before it: warm, and as decided. */
+bool rp__replayer_is_settled(const rp__replayer *r, const rp__program *p);
+
+/* Destroys a program's graphs: it will not be run again soon. */
+void rp__replayer_drop(rp__replayer *r, rp__program *p);
+
 size_t rp__replayer_graph_bytes(const rp__replayer *r);
+int rp__replayer_n_graphs(const rp__replayer *r);
 
 #endif

@@ -108,3 +108,64 @@ def test_eager_steps_by_reason_when_verbose():
     assert b": eager and replay are being measured" in done.stderr
     done = reprise("run", "-m", MODEL, "-p", "hi", "-n", "8", "-v", "--capture", "off")
     assert b": capture is off" in done.stderr
+
+
+HYBRID = ["--device", "emu", "--device-options", "profile=p150-hybrid"]
+
+
+def test_both_placements_are_shown_and_one_is_chosen():
+    report = json.loads(answer("bench", "capture", MODEL, *HYBRID, *FEW, "--json"))
+    rows = {(r["bucket"], r["placement"]): r for r in report["rows"]}
+    assert len(rows) == 2 * 4
+    for bucket in ["decode 1", "decode 2", "prefill 16", "prefill 32"]:
+        free, hybrid = rows[bucket, "host-free"], rows[bucket, "hybrid"]
+        assert free["chosen"] and not hybrid["chosen"]
+        assert free["host_ops"] == free["transfers"] == 0 < hybrid["host_ops"]
+        for row in free, hybrid:
+            assert row["decision"] == "replay" and row["replay_us"] < row["eager_us"]
+        assert free["replay_us"] < hybrid["replay_us"] < hybrid["eager_us"] < free["eager_us"]
+
+
+def test_table_and_plot_of_both_placements(tmp_path):
+    path = tmp_path / "plot.svg"
+    text = answer("bench", "capture", MODEL, *HYBRID, *FEW, "--svg", path)
+    assert "host-free" in text and "hybrid" in text and "| chosen |" in text
+    root = ET.parse(path).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    texts = [t.text for t in root.iter(space + "text")]
+    assert {"hybrid, eager", "hybrid, replay in pieces"} <= set(texts)
+    assert texts.count("replay") == 4  # the chosen ones
+    assert len(list(root.iter(space + "circle"))) == 2 * 4 + 2
+    assert len(list(root.iter(space + "rect"))) == 2 * 4 + 2 + 1  # and the ground
+
+
+def test_explain_shows_placements_and_overrides():
+    text = answer("explain", MODEL, *HYBRID, "-np", "1", "-b", "16")
+    assert "decode 1, host-free: 25 ops in 1 segment" in text
+    assert "decode 1, hybrid: 25 ops in 15 segments" in text
+    assert "[the device's rule: rms_norm:rows<32=host]" in text
+    only = ["--placement", "hybrid", "--place", "norm=device", "--place", "gated:width<81=host"]
+    text = answer("explain", MODEL, *HYBRID, "-np", "1", "-b", "16", *only)
+    assert "host-free" not in text and "rms_norm:rows<32" not in text
+    assert "[override: gated:width<81=host]" in text
+
+
+def test_answers_do_not_depend_on_placement():
+    ask = ["run", "-m", MODEL, "-p", "hi", "-n", "12", "--temp", "0", "-q", *HYBRID]
+    texts = {answer(*ask, "--placement", p) for p in ["auto", "host-free", "hybrid"]}
+    assert len(texts | {answer(*ask, "--place", "*=host")}) == 1
+
+
+@pytest.mark.parametrize(
+    "options, sentence",
+    [
+        (["--placement", "both"], 'placement "both" is not known'),
+        (["--place", "nrom=host"], 'unknown op "nrom"'),
+        (["--device", "emu", "--placement", "hybrid"], "has no rules for a hybrid placement"),
+        (["--place", "norm=host"], "nothing can be placed beside it"),
+    ],
+)
+def test_placements_that_are_refused(options, sentence):
+    device = [] if "nothing" in sentence or "--device" in options else HYBRID
+    done = reprise("run", "-m", MODEL, "-p", "x", "-n", "1", *device, *options)
+    assert done.returncode == FAILED and sentence in done.stderr.decode()

@@ -22,6 +22,13 @@ rp_tiny_config rp_tiny_default(const char *path) {
                             .max_graphs = 32};
 }
 
+static void add_placement(rp__stepper_config *sc, const char *name, const char *rules) {
+    rp_error err = {0};
+    rp__placement *p = &sc->placements[sc->n_placements++];
+    snprintf(p->name, sizeof p->name, "%s", name);
+    assert_ok(rp__placement_add(p, rules, RP_PLACE_DEVICE_RULE, &err), err);
+}
+
 void rp_tiny_open(rp_tiny *t, const rp_tiny_config *c) {
     rp_error err = {0};
     *t = (rp_tiny){0};
@@ -41,6 +48,9 @@ void rp_tiny_open(rp_tiny *t, const rp_tiny_config *c) {
                              .k_type = c->kv_type,
                              .v_type = c->kv_type,
                              .replay = {.mode = c->capture, .max_graphs = c->max_graphs}};
+    t->model->host.config.n_threads = c->n_threads;
+    if (c->hybrid && !c->is_hybrid_only) add_placement(&sc, "host-free", "");
+    if (c->hybrid) add_placement(&sc, "hybrid", c->hybrid);
     assert_ok(rp__stepper_plan(&t->stepper, t->model, &sc, &err), err);
     assert_ok(rp__model_load(t->model, NULL, NULL, &err), err);
     assert_ok(rp__stepper_load(&t->stepper, &err), err);

@@ -16,6 +16,8 @@ typedef struct rp_tiny_config {
     rp_capture_mode capture;
     int max_graphs;
     rp_activations activations;
+    const char *hybrid; /* rules of a placement; NULL: everything on the device that it runs */
+    bool is_hybrid_only;
 } rp_tiny_config;
 
 typedef struct rp_tiny {

@@ -25,14 +25,14 @@ static void assert_right_choices(const char *profile, const workload *off, const
     for (int b = 0; b < automatic->tiny.stepper.n_buckets; b++) {
         const rp__segment *s = segment_of(automatic, b);
         if (!off->n_by_bucket[b]) fail_msg("bucket %d was never used", b);
-        if (!s->is_decided) fail_msg("%s: bucket %d is not decided", profile, b);
+        if (!s->duel.is_decided) fail_msg("%s: bucket %d is not decided", profile, b);
         /* Every step of a bucket costs the same once captured, but for the rows that are read. */
         bool is_faster = on->last_us[b] < off->last_us[b];
-        if (s->is_replay_faster != is_faster)
+        if (s->duel.winner != is_faster)
             fail_msg("%s: bucket %d: eager %g us, replay %g us, and the choice is %s (%g, %g)",
                      profile, b, off->last_us[b], on->last_us[b],
-                     s->is_replay_faster ? "replay" : "eager", s->decided_eager_us,
-                     s->decided_replay_us);
+                     s->duel.winner ? "replay" : "eager", s->duel.decided_us[RP_EAGER],
+                     s->duel.decided_us[RP_REPLAY]);
     }
 }
 
@@ -248,7 +248,8 @@ static void one_op_open(one_op *o, const char *options, bool is_pinned, uint64_t
     assert_ok(rp__buffer_create(o->device, "arena", 64, is_pinned, &o->arena, &err), err);
     assert_ok(rp__buffer_create(o->device, "in", 64, is_pinned, &o->inputs, &err), err);
     assert_ok(rp__buffer_create(o->device, "out", 64, is_pinned, &o->outputs, &err), err);
-    assert_ok(rp__program_bind(p, o->arena, o->inputs, o->outputs, &err), err);
+    const rp__side_memory memory[RP_N_SIDES] = {{o->arena, o->inputs, o->outputs}};
+    assert_ok(rp__program_bind(p, memory, &err), err);
     assert_ok(rp__replayer_init(&o->replay, o->device, &policy, &err), err);
 }
 
@@ -285,13 +286,13 @@ RP_TEST(replay, noise_does_not_make_it_flap) {
         fake.eager_us = fake.replay_us = 100;
         fake.noise = 0.1;
         one_op_run(&o, 40);
-        assert_true(s->is_decided);
-        bool first = s->is_replay_faster;
+        assert_true(s->duel.is_decided);
+        int first = s->duel.winner;
         int changes = 0;
         for (int i = 0; i < 80; i++) {
             one_op_run(&o, 250);
-            changes += s->is_replay_faster != first;
-            first = s->is_replay_faster;
+            changes += s->duel.winner != first;
+            first = s->duel.winner;
         }
         assert_true(changes <= 1);
         n_changes += changes;
@@ -310,13 +311,13 @@ RP_TEST(replay, a_clear_change_is_followed) {
     fake.replay_us = 150;
     fake.noise = 0.05;
     one_op_run(&o, 900);
-    assert_true(s->is_decided && !s->is_replay_faster);
+    assert_true(s->duel.is_decided && !s->duel.winner);
     assert_int_equal(s->why, RP_WHY_EAGER_FASTER);
     fake.replay_us = 50;
     one_op_run(&o, 100);
-    assert_false(s->is_replay_faster); /* not looked at yet */
+    assert_false(s->duel.winner); /* not looked at yet */
     one_op_run(&o, 1000);
-    assert_true(s->is_replay_faster);
+    assert_true(s->duel.winner);
     assert_int_equal(o.replay.stats.n_captures, 1);
     one_op_close(&o);
 }

@@ -10,12 +10,13 @@ static void compile_all(workload *w) {
     rp_error err = {0};
     rp__stepper *s = &w->tiny.stepper;
     for (int b = 0; b < s->n_buckets; b++)
-        for (int32_t i = 0; i < s->programs[b].n_ops; i++)
-            assert_ok(rp__device_prepare(w->tiny.device, &s->programs[b].ops[i], &err), err);
+        for (int way = 0; way < 2; way++)
+            if (s->choices[b].ways[way])
+                assert_ok(rp__program_prepare(s->choices[b].ways[way], &err), err);
 }
 
-void workload_open(workload *w, const char *device, const char *options, rp_capture_mode mode,
-                   int max_graphs) {
+rp_tiny_config workload_config(const char *device, const char *options, rp_capture_mode mode,
+                               int max_graphs) {
     rp_tiny_config c = rp_tiny_default("fixtures/tiny/llama3.gguf");
     c.device = device;
     c.device_options = options;
@@ -27,13 +28,23 @@ void workload_open(workload *w, const char *device, const char *options, rp_capt
     c.n_blocks = 2 * MAX_SEQS + 1;
     c.capture = mode;
     c.max_graphs = max_graphs;
+    return c;
+}
+
+void workload_open_config(workload *w, const rp_tiny_config *c) {
     *w = (workload){.seed = 5, .n_live = 4};
-    rp_tiny_open(&w->tiny, &c);
+    rp_tiny_open(&w->tiny, c);
     for (int32_t i = 0; i < MAX_SEQS; i++) {
         w->tables[i][0] = 1 + 2 * i;
         w->tables[i][1] = 2 + 2 * i;
     }
     compile_all(w);
+}
+
+void workload_open(workload *w, const char *device, const char *options, rp_capture_mode mode,
+                   int max_graphs) {
+    rp_tiny_config c = workload_config(device, options, mode, max_graphs);
+    workload_open_config(w, &c);
 }
 
 void workload_close(workload *w) {

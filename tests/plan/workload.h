@@ -19,6 +19,10 @@ typedef struct workload {
 /* Opens the tiny model and compiles every kernel, so that times are those of steps alone. */
 void workload_open(workload *w, const char *device, const char *options, rp_capture_mode mode,
                    int max_graphs);
+/* The same in two steps, to set more. */
+rp_tiny_config workload_config(const char *device, const char *options, rp_capture_mode mode,
+                               int max_graphs);
+void workload_open_config(workload *w, const rp_tiny_config *config);
 void workload_close(workload *w);
 void workload_run(workload *w, int n_steps);
 /* One step of a kind that the caller chooses: n_tokens of one sequence, or one token of each. */

@@ -77,9 +77,10 @@ const rp__emu_block *rp__emu_space_find(const rp__emu_space *s,
     X(host_row_us) /* and for each row of its output (product of all dimensions but the last) */   \
     X(host_gflops)                                                                                 \
     X(host_gbps)                                                                                   \
-    X(watchdog_us)       /* longest submit; 0: any */                                              \
-    X(capture)           /* 1: can capture */                                                      \
-    X(records_only)      /* 1: ops issued during capture do not run */                             \
+    X(host_below)   /* the device's placement rule: an op of fewer rows is faster on the host */   \
+    X(watchdog_us)  /* longest submit; 0: any */                                                   \
+    X(capture)      /* 1: can capture */                                                           \
+    X(records_only) /* 1: ops issued during capture do not run */                                  \
     X(hides_temporaries) /* 1: as the option hidden_temporaries */
 
 typedef enum rp__emu_cost {
@@ -185,6 +186,7 @@ typedef struct rp__emu {
     size_t graph_region; /* 0: dynamic */
     uint64_t fail_alloc_at, launch_fail_at;
     double watchdog_us;
+    char host_rules[1024]; /* the profile's host_below as placement rules */
 
     rp__emu_space space;
     rp__emu_stream streams[RP_EMU_MAX_QUEUES];

@@ -4,11 +4,13 @@
  * beside it win. */
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "device/emu/emu_impl.h"
+#include "device/op.h"
 
 typedef struct emu_option {
     const char *key;
@@ -209,6 +211,16 @@ static rp_status set_option(rp__emu *emu, const char *key, const char *value, rp
     return rp__fail(err, RP_EINVAL, "emu: unknown option \"%s\"", key);
 }
 
+static void write_host_rules(rp__emu *emu) {
+    size_t n = 0, cap = sizeof emu->host_rules;
+    for (int op = 0; op < RP_N_OPS && n < cap; op++) {
+        double rows = emu->profile.cost[RP_EMU_host_below][op];
+        if (rows > 0)
+            n += (size_t)snprintf(emu->host_rules + n, cap - n, "%s%s:rows<%.0f=host", n ? " " : "",
+                                  rp__op_name((rp_op_kind)op), rows);
+    }
+}
+
 static rp_status load_profile(rp__emu *emu, const char *list, rp_error *err) {
     char item[ITEM_BYTES], *value;
     const char *name = "none";
@@ -222,6 +234,7 @@ static rp_status load_profile(rp__emu *emu, const char *list, rp_error *err) {
     emu->records_only = emu->profile.cost[RP_EMU_records_only][0] != 0;
     emu->hides_temporaries = emu->profile.cost[RP_EMU_hides_temporaries][0] != 0;
     emu->watchdog_us = emu->profile.cost[RP_EMU_watchdog_us][0];
+    write_host_rules(emu);
     return RP_OK;
 }
 

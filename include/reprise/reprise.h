@@ -56,7 +56,8 @@ typedef struct rp_engine_options {
     void *progress_user;
     /* Where the ops of a step stand. "host-free": on the device, but for those it does not run;
      * "hybrid": where the device's own rules say; "auto" or NULL: whichever of the two is measured
-     * to be faster, step size by step size. */
+     * to be faster, step size by step size; "tuned", or the path of a profile (with a / or . in
+     * it): where rp_engine_tune found it faster. */
     const char *placement;
     const char *place;        /* rules that win over those: "norm:rows<32=host rope=device"; NULL */
     const char *host_options; /* device_options of the host's side; NULL */
@@ -135,9 +136,9 @@ typedef struct rp_engine_stats { /* since creation */
     uint64_t n_queue_full;                     /* requests refused with RP_EQUEUE */
     uint64_t n_first_tokens;                   /* requests that got their first token, and: */
     double queue_seconds, first_token_seconds; /* sums over them, from submit on */
-    uint64_t n_host_ops, n_transfers; /* of steps with ops on the host */
-    rp_reason_count placements[12];   /* steps by placement, and why it was taken; none where there
-                                         is one placement only */
+    uint64_t n_host_ops, n_transfers;          /* of steps with ops on the host */
+    rp_reason_count placements[12]; /* steps by placement, and why it was taken; none where there
+                                       is one placement only */
     uint32_t n_placements;
 } rp_engine_stats;
 RP_API void rp_engine_get_stats(rp_engine *engine, rp_engine_stats *out); /* set out->bytes first */
@@ -331,6 +332,32 @@ RP_API rp_bench_capture_options rp_bench_capture_options_default(void);
  * it finds. RP_EBUSY while there are requests. */
 RP_API rp_status rp_engine_bench_capture(rp_engine *engine, const rp_bench_capture_options *options,
                                          rp_error *err);
+
+/* One op of one size on the device, and on the host with the transfers that it would need there. */
+typedef struct rp_tune_row {
+    char op[32];
+    int64_t rows, width;
+    double device_us, host_us; /* medians */
+    bool is_host;              /* the host is faster */
+    bool is_simulated;
+} rp_tune_row;
+
+typedef struct rp_tune_options {
+    uint32_t bytes;
+    int n_pairs; /* device and host in turns (default 5) */
+    /* Row i of n, on the engine's thread; true stops (RP_ECANCELLED). */
+    bool (*on_row)(void *user, const rp_tune_row *row, int i, int n);
+    void *user;
+} rp_tune_options;
+RP_API rp_tune_options rp_tune_options_default(void);
+
+/* Measures every op of the model's steps in every size, and makes the profile that `placement`
+ * takes (*profile: rp_free). For an engine with placement "host-free". RP_EBUSY while there are
+ * requests; RP_EUNSUPPORTED where the device works in the host's memory. */
+RP_API rp_status rp_engine_tune(rp_engine *engine, const rp_tune_options *options, char **profile,
+                                rp_error *err);
+/* Where "tuned" looks for it (rp_free). */
+RP_API rp_status rp_engine_tune_path(rp_engine *engine, char **path, rp_error *err);
 
 /* Metadata, tensors and memory by purpose of a model file, without loading it. */
 typedef struct rp_inspect_options {

@@ -28,7 +28,8 @@ typedef enum rp__command {
     RP_CMD_BENCH = 1 << 6,
     RP_CMD_VERSION = 1 << 7,
     RP_CMD_HELP = 1 << 8,
-    RP_CMD_SERVE = 1 << 9
+    RP_CMD_SERVE = 1 << 9,
+    RP_CMD_TUNE = 1 << 10
 } rp__command;
 
 typedef struct rp__command_info {
@@ -112,6 +113,7 @@ typedef enum rp__option_id {
     RP_OPT_REPETITIONS,
     RP_OPT_OUTPUT,
     RP_OPT_SVG,
+    RP_OPT_OUT,
     RP_OPT_FIT,
     RP_OPT_TENSORS,
     RP_OPT_VOCAB,

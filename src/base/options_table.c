@@ -13,7 +13,7 @@ enum { IS_ALL = -1, INT_MOST = 2147483647 };
 enum {
     LOADS =
         RP_CMD_RUN | RP_CMD_CHAT | RP_CMD_EXPLAIN | RP_CMD_BENCH |
-        RP_CMD_SERVE, /* those that start an engine */
+        RP_CMD_SERVE | RP_CMD_TUNE, /* those that start an engine */
     ASKS = RP_CMD_RUN | RP_CMD_CHAT,
     CHATS = ASKS | RP_CMD_SERVE,
     SERVES = RP_CMD_SERVE,
@@ -65,6 +65,8 @@ static const rp__command_info commands[] = {
     {RP_CMD_HELP, "help", "reprise help [COMMAND]", "help on a command"},
     {RP_CMD_SERVE, "serve", "reprise serve MODEL [options]",
      "serve a model to many, with OpenAI's API"},
+    {RP_CMD_TUNE, "tune", "reprise tune MODEL --device NAME [options]",
+     "measure which ops are faster on the host"},
 };
 
 const rp__command_info *rp__command_at(size_t i) {
@@ -194,13 +196,13 @@ static const rp__option rows[RP_N_OPTIONS] = {
     [RP_OPT_PLACEMENT] = {.name = "placement", .kind = RP_OPT_STRING, .value = "MODE",
         .default_text = "auto",
         .help = "where the ops of a step stand: host-free: on the device, but for those it does not "
-                "run; hybrid: where the device's rules say; auto: whichever is measured to be "
-                "faster. The tokens are the same",
-        .group = IN_DEVICE, .commands = LOADS},
+                "run; hybrid: where the device's rules say; auto: whichever of these is measured to "
+                "be faster; tuned, or a file: what `reprise tune` found. The tokens are the same",
+        .group = IN_DEVICE, .commands = LOADS & ~(unsigned)RP_CMD_TUNE},
     [RP_OPT_PLACE] = {.name = "place", .kind = RP_OPT_STRINGS, .value = "RULE",
         .help = "a rule that wins over those of the placement: OP[:CONDITION,...]=host or =device, "
                 "like norm:rows<32=host; may be given several times",
-        .group = IN_DEVICE, .commands = LOADS},
+        .group = IN_DEVICE, .commands = LOADS & ~(unsigned)RP_CMD_TUNE},
 
     /* ---- context and memory ---- */
     [RP_OPT_MAX_MODEL_LEN] = {.name = "max-model-len", .shorts = "c", .aliases = "ctx-size",
@@ -212,7 +214,7 @@ static const rp__option rows[RP_N_OPTIONS] = {
     [RP_OPT_MAX_NUM_SEQS] = {.name = "max-num-seqs", .shorts = "np", .aliases = "parallel",
         .kind = RP_OPT_INT,
         .value = "N", .default_text = "8", .min = 1, .max = 4096,
-        .help = "most sequences that step together; `serve` and `explain` take it, the others "
+        .help = "most sequences that step together; `serve`, `explain` and `tune` take it, the others "
                 "use 1 unless told otherwise",
         .group = IN_MEMORY, .commands = FITS},
     [RP_OPT_MAX_BATCH_TOKENS] = {.name = "max-num-batched-tokens", .shorts = "b ub",
@@ -362,7 +364,7 @@ static const rp__option rows[RP_N_OPTIONS] = {
         .group = IN_BENCH, .commands = RP_CMD_BENCH},
     [RP_OPT_REPETITIONS] = {.name = "repetitions", .shorts = "r", .kind = RP_OPT_INT, .value = "N",
         .default_text = "5", .min = 1, .max = 1000, .help = "measurements of each row, interleaved",
-        .group = IN_BENCH, .commands = RP_CMD_BENCH},
+        .group = IN_BENCH, .commands = RP_CMD_BENCH | RP_CMD_TUNE},
     [RP_OPT_OUTPUT] = {.name = "output", .shorts = "o", .kind = RP_OPT_CHOICE, .value = "FORM",
         .default_text = "md",
         .choices = "md|json|csv", .help = "md: a table; json; csv", .group = IN_OUTPUT,
@@ -371,6 +373,10 @@ static const rp__option rows[RP_N_OPTIONS] = {
     [RP_OPT_SVG] = {.name = "svg", .kind = RP_OPT_STRING, .value = "FILE",
         .help = "with `bench capture`: write a plot of it too", .group = IN_OUTPUT,
         .commands = RP_CMD_BENCH},
+
+    [RP_OPT_OUT] = {.name = "out", .shorts = "o", .kind = RP_OPT_STRING, .value = "FILE",
+        .help = "where the profile goes; without it, where --placement tuned looks for it",
+        .group = IN_OUTPUT, .commands = RP_CMD_TUNE},
 
     /* ---- output ---- */
     [RP_OPT_FIT] = {.name = "fit", .kind = RP_OPT_FLAG,
@@ -395,7 +401,7 @@ static const rp__option rows[RP_N_OPTIONS] = {
     [RP_OPT_JSON] = {.name = "json", .kind = RP_OPT_FLAG, .help = "print JSON",
         .group = IN_OUTPUT,
         .commands = RP_CMD_RUN | RP_CMD_TOKENIZE | RP_CMD_INSPECT | RP_CMD_DEVICES | RP_CMD_BENCH |
-                    RP_CMD_VERSION},
+                    RP_CMD_VERSION | RP_CMD_TUNE},
     [RP_OPT_LOGPROBS] = {.name = "logprobs", .kind = RP_OPT_INT, .value = "N",
         .default_text = "0", .min = 0, .max = 20,
         .help = "with --json: the N likeliest tokens of every step with their log probabilities",

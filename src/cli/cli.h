@@ -29,6 +29,7 @@ int rp__cli_inspect(rp__options *o);
 int rp__cli_explain(rp__options *o);
 int rp__cli_devices(rp__options *o);
 int rp__cli_bench(rp__options *o);
+int rp__cli_tune(rp__options *o);
 int rp__cli_serve(rp__options *o);
 
 /* ---- console ---- */

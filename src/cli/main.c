@@ -8,9 +8,6 @@
 #include "cli/cli.h"
 #include "base/json_writer.h"
 
-/* Commands that are planned and answer for themselves until they are there. */
-static const char *const unbuilt[] = {"tune"};
-
 static size_t help_width(void) {
     enum { NARROW = 60, WIDE = 100 };
     struct winsize w;
@@ -53,8 +50,6 @@ static int print_version(const rp__options *o) {
 }
 
 static int unknown_command(const char *name) {
-    for (size_t i = 0; i < sizeof unbuilt / sizeof *unbuilt; i++)
-        if (!strcmp(unbuilt[i], name)) return rp__cli_usage("`reprise %s` is not built yet", name);
     const char *near = rp__command_suggest(name);
     if (near) return rp__cli_usage("unknown command %s; did you mean %s?", name, near);
     return rp__cli_usage("unknown command %s; `reprise help` lists them", name);
@@ -90,6 +85,8 @@ static int dispatch(rp__options *o) {
         return rp__cli_devices(o);
     case RP_CMD_BENCH:
         return rp__cli_bench(o);
+    case RP_CMD_TUNE:
+        return rp__cli_tune(o);
     case RP_CMD_SERVE:
         return rp__cli_serve(o);
     case RP_CMD_VERSION:

@@ -135,10 +135,11 @@ static bool fill_device(const rp__options *o, made_texts *t, rp_engine_options *
     return !t->host.failed && !t->device.failed;
 }
 
-/* --place may be given several times; the environment's one value may have several rules too. */
+/* --place may be given several times; the environment's one value may have several rules too. Ops
+ * are tuned where they all are on the device. */
 static bool fill_placement(const rp__options *o, made_texts *t, rp_engine_options *e) {
     const rp__option_value *rules = &o->values[RP_OPT_PLACE];
-    e->placement = rp__options_str(o, RP_OPT_PLACEMENT);
+    e->placement = o->command == RP_CMD_TUNE ? "host-free" : rp__options_str(o, RP_OPT_PLACEMENT);
     for (size_t i = 0; i < rules->n_items; i++) {
         rp__bytes_add_str(&t->rules, rules->items[i]);
         rp__bytes_add_char(&t->rules, ' ');

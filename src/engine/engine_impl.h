@@ -136,6 +136,9 @@ rp_status rp__chat_template_source(const rp__checkpoint *c, char **out, rp_error
  * or listed. */
 void rp__devices_prepare(void);
 
+/* `folder`/`name` in the cache folder (REPRISE_CACHE, or the user's own); false: out of memory. */
+bool rp__cache_path(rp__bytes *out, const char *folder, const char *name);
+
 /* A model's path from what the user wrote: the path itself, or a short name in the cache folder
  * (rp__alloc). */
 rp_status rp__model_path(const char *name, char **out, rp_error *err);

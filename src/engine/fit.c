@@ -36,7 +36,7 @@ static rp_status plan_steps(rp__model *m, const rp_engine_options *o, rp__steppe
         .mode = o->capture, .max_graphs = o->max_graphs, .max_graph_bytes = o->max_graph_bytes};
     m->host.config.n_threads = o->n_threads;
     m->host.config.options = o->host_options;
-    rp_status st = rp__placing_choose(o, m->device, &c, err);
+    rp_status st = rp__placing_choose(o, m, &c, err);
     if (st >= 0) return rp__stepper_plan(s, m, &c, err);
     for (int i = 0; i < c.n_placements; i++) rp__placement_clear(&c.placements[i]);
     return st;

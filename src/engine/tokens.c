@@ -11,13 +11,13 @@
 
 /* ---- model names ---- */
 
-static bool cache_path(rp__bytes *out, const char *name, const char *ending) {
+bool rp__cache_path(rp__bytes *out, const char *folder, const char *name) {
     const char *cache = rp__options_env("REPRISE_CACHE"), *home = rp__options_env("HOME");
     rp__bytes_reset(out);
     if (cache)
-        rp__bytes_printf(out, "%s/models/%s%s", cache, name, ending);
+        rp__bytes_printf(out, "%s/%s/%s", cache, folder, name);
     else
-        rp__bytes_printf(out, "%s/.cache/reprise/models/%s%s", home ? home : ".", name, ending);
+        rp__bytes_printf(out, "%s/.cache/reprise/%s/%s", home ? home : ".", folder, name);
     return !out->failed;
 }
 
@@ -26,7 +26,7 @@ rp_status rp__model_path(const char *name, char **out, rp_error *err) {
     rp__bytes path = {0};
     bool is_short = !strchr(name, '/') && access(name, F_OK) != 0, ok = true;
     for (size_t i = 0; is_short && ok && i < sizeof endings / sizeof *endings; i++) {
-        ok = cache_path(&path, name, endings[i]);
+        ok = rp__cache_path(&path, "models", name) && rp__bytes_add_str(&path, endings[i]);
         if (ok && access(path.p, F_OK) == 0) is_short = false;
     }
     rp_status st = RP_OK;

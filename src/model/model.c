@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "base/map.h"
 #include "model/families.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"
@@ -207,4 +208,26 @@ void rp__model_set_cache(rp__model *m, rp_buffer *buffer) {
 
 void rp__model_build(const rp__model *m, rp__program *p) {
     m->family->build(m, p);
+}
+
+/* ---- fingerprint ---- */
+
+static uint64_t hash_op(uint64_t h, const rp_op *op) {
+    uint64_t words[5] = {op->kind, (uint64_t)rp__place_width(op)};
+    words[2] = (uint64_t)rp__tensor_last(&op->in[0]);
+    words[3] = op->in[0].dtype;
+    words[4] = op->n_in > 1 && op->in[1].is_weight ? op->in[1].dtype : RP_N_DTYPES;
+    return rp__hash_bytes(words, sizeof words, h);
+}
+
+rp_status rp__model_fingerprint(const rp__model *m, uint64_t *out, rp_error *err) {
+    rp__program p;
+    rp__program_init(&p, m->device, &(rp__bucket){RP_BUCKET_DECODE, 1, 1, 1});
+    rp__model_build(m, &p);
+    *out = 0;
+    for (int32_t i = 0; i < p.n_ops; i++) *out = hash_op(*out, &p.ops[i]);
+    rp_status st = p.error.code;
+    if (st < 0 && err) *err = p.error;
+    rp__program_clear(&p);
+    return st;
 }

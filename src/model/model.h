@@ -80,6 +80,10 @@ rp_status rp__model_set_activations(rp__model *m, rp_activations mode, rp_error 
  * "logits" [R, V]. M = blocks of n_ctx positions. */
 void rp__model_build(const rp__model *m, rp__program *p);
 
+/* A key over what a decode step of one token computes, in order: ops, their widths, types of
+ * weights; not the sizes of contexts and batches. After a cache was declared. */
+rp_status rp__model_fingerprint(const rp__model *m, uint64_t *out, rp_error *err);
+
 /* Loads the weights; again, after the device was reopened. */
 rp_status rp__model_load(rp__model *m, rp_progress_fn progress, void *user, rp_error *err);
 

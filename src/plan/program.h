@@ -76,6 +76,7 @@ typedef struct rp__host {
     void *user;
     bool has_state; /* the KV cache is in the host's memory, and so the ops on it */
 } rp__host;
+rp_status rp__host_open(rp__host *host, rp_error *err); /* unless it is open */
 void rp__host_close(rp__host *host); /* closes its device; every buffer there is gone before */
 
 /* X(code, text): why a segment runs as it does. All up to RP_WHY_REFUSED keep it eager. */

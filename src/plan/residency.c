@@ -20,8 +20,7 @@ void rp__host_close(rp__host *host) {
     host->device = NULL;
 }
 
-/* Opened by need: most programs have no op on the host. */
-static rp_status open_host(rp__host *host, rp_error *err) {
+rp_status rp__host_open(rp__host *host, rp_error *err) {
     if (host->device) return RP_OK;
     return rp__device_open(rp__device_name_at(0), &host->config, &host->device, err);
 }
@@ -62,7 +61,7 @@ static rp_status decide(rp__program *p, int32_t i, rp__op_place *place, rp_error
         *place = (rp__op_place){.side = RP_SIDE_HOST, .why = RP_PLACE_STATE};
     if (place->side == RP_SIDE_DEVICE) return RP_OK;
     if (!can_use_host(p)) return fail_unsupported(p, op, err);
-    RP_TRY(open_host(p->host, err));
+    RP_TRY(rp__host_open(p->host, err)); /* by need: most programs have no op there */
     if (!rp__device_supports(p->host->device, op)) return fail_unsupported(p, op, err);
     if (!is_on_state || p->host->has_state) return RP_OK;
     p->host->has_state = true;

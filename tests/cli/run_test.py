@@ -94,6 +94,16 @@ def test_capture_off_never_replays_and_says_the_same(table):
     assert captures >= 1 and replays > eager
 
 
+def test_instruction_sets_on_the_emulated_device(table):
+    emu = ["--device", "emu", "--raw", "-p", "p"]
+    for args, env in ((["--isa", "generic"], {}), ([], {"REPRISE_ISA": "generic"})):
+        done = run(table, *emu, *args, env=environment(**env))
+        assert done.stdout.decode() == AFTER_P
+        assert "generic bodies" in figures(done.stderr)["model"]
+    done = run(table, *emu, "--isa", "z80")
+    assert done.returncode == FAILED and b'isa "z80" is not available here' in done.stderr
+
+
 def test_both_dialects(table):
     vllm = "--max-tokens 4 --temperature 0 --max-model-len 64 --max-num-seqs 2 --block-size 16"
     assert answer("run", "--raw", "--model", table, "--prompt", "p", *vllm.split()) == "qrst"

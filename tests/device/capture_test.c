@@ -260,7 +260,13 @@ static void refuses_cold(rp_device *dev) {
     begin(dev);
     assert_int_equal(rp__device_run(dev, &other, &err), RP_ECAPTURE_COLD);
     assert_message(err, "[2, 32] F32");
+    assert_message(err, "(input 0 is [2, 32] F32, not [3, 32] F32 as in the last one that is)");
     end_refused(dev, &p, RP_ECAPTURE_COLD, "matmul blk.0.attn_q");
+    rp_op advance = op_advance(p.y, p.y, 1, 1);
+    begin(dev);
+    assert_int_equal(rp__device_run(dev, &advance, &err), RP_ECAPTURE_COLD);
+    assert_message(err, "(none of its kind is)");
+    end_refused(dev, &p, RP_ECAPTURE_COLD, "advance counter");
     begin(dev);
     assert_int_equal(rp__device_prepare(dev, &other, &err), RP_ECAPTURE_COLD);
     end_refused(dev, &p, RP_ECAPTURE_COLD, "not prepared");

@@ -123,6 +123,8 @@ RP_TEST(device, table_without_a_clock_is_taken) {
     double first = rp__device_clock_us(dev);
     assert_true(first > 0 && rp__device_clock_us(dev) >= first); /* real time */
     rp__device_clock_host_op(dev, NULL);
+    rp_op op = {.kind = RP_OP_ADVANCE};
+    assert_true(rp__device_estimate_us(dev, &op) == 0 && rp__device_submit_limit_us(dev) == 0);
     rp__device_close(dev);
 }
 
@@ -442,4 +444,20 @@ RP_TEST(device, corpus_on_plugin_and_modes_of_emu) {
     run_corpus("emu", "bodies=reference,record=run,live_rows=1");
     run_corpus("emu", "reuse=always,fill=ff,isa=generic");
     run_corpus("emu", "bodies=reference,reuse=never,profile=p150-hybrid");
+}
+
+/* The fast bodies on emu's memory, as `--isa` asks for them. The best ones that this machine has,
+ * the generic and the reference ones run elsewhere. */
+RP_TEST(device, corpus_on_emu_with_lower_instruction_sets) {
+    static const char *const options[] = {"isa=avx512", "isa=avx2"};
+    int n_run = 0;
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        rp_device *dev;
+        rp_device_config config = {.bytes = sizeof config, .options = options[i]};
+        if (rp__device_open("emu", &config, &dev, NULL) == RP_EINVAL) continue;
+        rp__device_close(dev);
+        run_corpus("emu", options[i]);
+        n_run++;
+    }
+    if (!n_run) RP_SKIP("this machine has neither AVX2 nor AVX-512");
 }

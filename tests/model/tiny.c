@@ -37,7 +37,10 @@ void rp_tiny_open(rp_tiny *t, const rp_tiny_config *c) {
     assert_ok(rp__checkpoint_open(c->path[0] == '/' ? c->path : rp_test_path(c->path),
                                   &t->checkpoint, &err),
               err);
-    assert_ok(rp__device_open(c->device, &dc, &t->device, &err), err);
+    if (c->api)
+        assert_ok(rp__device_open_api(c->api, &dc, &t->device, &err), err);
+    else
+        assert_ok(rp__device_open(c->device, &dc, &t->device, &err), err);
     assert_ok(rp__model_declare(t->checkpoint, t->device, c->n_ctx, 64, &t->model, &err), err);
     assert_ok(rp__model_set_activations(t->model, c->activations, &err), err);
     int32_t per_seq = (c->n_ctx + c->block_size - 1) / c->block_size;

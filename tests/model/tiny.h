@@ -9,6 +9,7 @@
 typedef struct rp_tiny_config {
     const char *path; /* below tests/, or absolute/ */
     const char *device, *device_options;
+    const rp_device_api *api; /* instead of the device of that name; NULL: that one */
     int n_threads;
     int32_t max_seqs, max_tokens, block_size, n_ctx;
     int32_t n_blocks; /* with the sink; 0: enough for 8 sequences */

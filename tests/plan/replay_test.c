@@ -82,6 +82,39 @@ RP_TEST(replay, chooses_the_cheaper_on_every_profile) {
     for (size_t i = 0; (profile = rp__emu_profile_at(i, NULL)); i++) try_profile(profile);
 }
 
+/* ---- T06: no cliff between batch sizes, and no way back that is missing ---- */
+
+enum { T06_SEQS = 32, T06_SETTLE = 24 };
+
+static double settled_us(workload *w, int32_t n_seqs) {
+    for (int i = 0; i < T06_SETTLE; i++) workload_step(w, n_seqs, n_seqs);
+    int b =
+        rp__bucket_find(w->tiny.stepper.buckets, w->tiny.stepper.n_buckets, n_seqs, n_seqs, n_seqs);
+    return w->last_us[b];
+}
+
+RP_TEST(replay, t06_throughput_has_no_cliff) {
+    static workload w;
+    const char *profile;
+    for (size_t i = 0; (profile = rp__emu_profile_at(i, NULL)); i++) {
+        char options[96];
+        snprintf(options, sizeof options, "profile=%s", profile);
+        workload_open(&w, "emu", options, RP_CAPTURE_AUTO, 32);
+        double before = 0, at_four = 0;
+        for (int32_t n = 1; n <= T06_SEQS; n++) {
+            double us = settled_us(&w, n), rate = n / us;
+            if (rate < 0.9 * before)
+                fail_msg("%s: %g tokens/s with %d sequences, %g with one fewer", profile,
+                         1e6 * rate, (int)n, 1e6 * before);
+            before = rate;
+            if (n == 4) at_four = us;
+        }
+        /* The load is over: a step takes what it took, but for the rows that are read. */
+        assert_true(settled_us(&w, 4) <= 1.01 * at_four);
+        workload_close(&w);
+    }
+}
+
 /* ---- switches and the store: never another bit ---- */
 
 enum { LONG_STEPS = 10000, CAP = 4 };

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <cmocka.h>
 
+#include "base/stress.h"
 #include "reprise/status.h"
 
 void rp_test_register(const char *suite, const char *name, void (*fn)(void **));
@@ -38,6 +39,10 @@ enum { RP_TEST_IS_INSTRUMENTED = 1 };
 #else
 enum { RP_TEST_IS_INSTRUMENTED = 0 };
 #endif
+
+/* What the stress build makes tiny or random cannot be counted there. */
+#define RP_NEEDS_COUNTS()                                                                          \
+    if (RP_STRESS) RP_SKIP("limits and graphs are at random in the stress build")
 
 /* The call must succeed; prints the sentence when it does not. */
 #define assert_ok(call, err)                                                                       \

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
-#include "base/stress.h"
 #include "engine/engine_impl.h"
 #include "engine/fit.h"
 #include "engine/vocab.h"
@@ -68,11 +67,9 @@ static void bound_graphs(rp__stepper *s, const rp__fit *fit) {
     if (!*most || left < *most) *most = left;
 }
 
-enum { STRESS_SEQS = 3 }; /* sequences stepping together, in the stress build */
-
 static rp_status plan_engine(rp_engine *e, const rp_engine_options *o, rp_error *err) {
     RP_TRY(rp__plan_engine(e->checkpoint, e->device, o, &e->model, &e->stepper, err));
-    e->max_seqs = o->max_seqs > STRESS_SEQS ? RP_STRESSED(o->max_seqs, STRESS_SEQS) : o->max_seqs;
+    e->max_seqs = e->stepper.config.max_seqs;
     e->max_open =
         o->max_seqs + (o->max_queue ? o->max_queue : rp_engine_options_default().max_queue);
     rp__fit fit = rp__fit_of(e->model, &e->stepper);

@@ -16,20 +16,23 @@ static rp_status cache_type(const char *parameter, const char *name, rp_dtype *o
                     parameter, name);
 }
 
-enum { STRESS_FREE = 2 }; /* KV blocks beside those of one sequence, in the stress build */
+/* In the stress build: sequences stepping together, and KV blocks beside those of one of them. */
+enum { STRESS_SEQS = 3, STRESS_FREE = 2 };
 
 static rp_status plan_steps(rp__model *m, const rp_engine_options *o, rp__stepper *s,
                             rp_error *err) {
-    rp__stepper_config c = {.max_seqs = o->max_seqs, .block_size = RP_STRESSED(o->block_size, 1)};
+    int32_t max_seqs =
+        o->max_seqs > STRESS_SEQS ? RP_STRESSED(o->max_seqs, STRESS_SEQS) : o->max_seqs;
+    rp__stepper_config c = {.max_seqs = max_seqs, .block_size = RP_STRESSED(o->block_size, 1)};
     int64_t per_seq = (m->n_ctx + c.block_size - 1) / c.block_size;
-    int64_t n_blocks = RP_STRESSED(per_seq * o->max_seqs, per_seq + STRESS_FREE);
+    int64_t n_blocks = RP_STRESSED(per_seq * max_seqs, per_seq + STRESS_FREE);
     if (o->n_blocks) n_blocks = (int64_t)o->n_blocks * o->block_size / c.block_size;
     n_blocks++; /* and the sink */
     if (n_blocks < 2 || n_blocks > INT32_MAX / c.block_size - 1)
         return rp__fail(err, RP_EINVAL, "the number of KV blocks is %lld, expected 2 to %d",
                         (long long)n_blocks, (int)(INT32_MAX / c.block_size - 1));
     c.n_blocks = (int32_t)n_blocks;
-    c.max_tokens = o->max_batch_tokens > o->max_seqs ? o->max_batch_tokens : o->max_seqs;
+    c.max_tokens = o->max_batch_tokens > max_seqs ? o->max_batch_tokens : max_seqs;
     RP_TRY(cache_type("cache_type_k", o->cache_type_k, &c.k_type, err));
     RP_TRY(cache_type("cache_type_v", o->cache_type_v, &c.v_type, err));
     c.replay = (rp__replay_config){

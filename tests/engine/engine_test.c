@@ -242,6 +242,7 @@ static void take_snapshots(void *user, rp_request *request, const rp_event *even
 }
 
 RP_TEST(engine, a_step_allocates_nothing_once_warm) {
+    RP_NEEDS_COUNTS();
     static const rp_capture_mode modes[] = {RP_CAPTURE_ON, RP_CAPTURE_OFF};
     for (int m = 0; m < 2; m++) {
         rp_engine *e = open_tiny(1, 512, modes[m]);
@@ -263,6 +264,7 @@ RP_TEST(engine, a_step_allocates_nothing_once_warm) {
 }
 
 RP_TEST(engine, capture_is_used_as_asked_and_switched_at_run_time) {
+    RP_NEEDS_COUNTS();
     rp_engine *e = open_tiny(1, 512, RP_CAPTURE_ON);
     static rp_answer on, off;
     rp_request_options o = ask("hello", 200, 3);

@@ -247,6 +247,7 @@ RP_TEST(fit, t10_graphs_are_sized_from_a_dry_run) {
 }
 
 RP_TEST(fit, largest_context_fits_and_a_block_more_does_not) {
+    RP_NEEDS_COUNTS();
     rp_engine *e;
     rp_error err = {0};
     assert_int_equal(open_with_memory(64 << 10, 512, &e, &err), RP_ENOMEM);
@@ -310,6 +311,7 @@ static rp_engine *open_profile(const char *device_options) {
 }
 
 RP_TEST(fit, bench_capture_measures_every_size) {
+    RP_NEEDS_COUNTS();
     static const struct {
         const char *options, *reason;
         bool is_replay;

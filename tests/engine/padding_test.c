@@ -34,8 +34,8 @@ static struct {
 } hook;
 
 static int32_t *input(char *bytes, const char *name) {
-    return (int32_t *)(void *)(bytes +
-                               hook.program->slots[rp__program_find(hook.program, name)].place);
+    rp__slot slot = rp__program_find(hook.program, name);
+    return (int32_t *)(void *)(bytes + hook.program->slots[slot].home[RP_SIDE_DEVICE].place);
 }
 
 static void fill(int32_t *values, int32_t from, int32_t to, int32_t value) {
@@ -57,8 +57,8 @@ static void poison_inputs(char *bytes) {
 
 static rp_status poisoned_write(void *self, uint32_t queue, void *handle, size_t offset,
                                 const void *src, size_t n, rp_error *err) {
-    if (!hook.program || handle != hook.tiny->stepper.inputs->handle ||
-        n != hook.program->input_bytes)
+    if (!hook.program || handle != hook.tiny->stepper.memory[RP_SIDE_DEVICE].inputs->handle ||
+        n != hook.program->bytes[RP_SIDE_DEVICE].inputs)
         return hook.api->write(self, queue, handle, offset, src, n, err);
     char *bytes = malloc(n);
     assert_non_null(bytes);
@@ -163,7 +163,8 @@ static const rp_tensor *cache_of(const batch_of *b, int c) {
 
 static void poison_memory(batch_of *b) {
     rp__stepper *s = &b->t.stepper;
-    rp_buffer *scratch[] = {s->arena, s->inputs, s->outputs};
+    rp__side_memory *m = &s->memory[RP_SIDE_DEVICE];
+    rp_buffer *scratch[] = {m->arena, m->inputs, m->outputs};
     for (int i = 0; i < 3; i++) fill_buffer(scratch[i], 0, scratch[i]->bytes);
     for (int c = 0; c < 2; c++) {
         const rp_tensor *t = cache_of(b, c);

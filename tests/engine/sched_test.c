@@ -449,5 +449,5 @@ RP_TEST(sched, random_walk_computes_every_token_from_the_right_rows) {
     rp__sched_stats sum = {0};
     for (uint64_t seed = 1; seed <= (uint64_t)n_seeds; seed++) walk(seed, 10000, &sum);
     assert_true(sum.n_preemptions > 1000); /* what is rare elsewhere is common here */
-    assert_true(sum.n_prefix_hits > 100000);
+    assert_true(sum.n_prefix_hits > 2500 * (uint64_t)n_seeds);
 }

@@ -105,7 +105,7 @@ static void run_all(const rp_tiny_config *c, int n_seqs, int chunk, int32_t ids[
     const rp__replay_stats *stats = &t.stepper.replay.stats;
     if (c->capture == RP_CAPTURE_OFF)
         assert_int_equal(stats->n_replays, 0);
-    else if (chunk == 1)
+    else if (chunk == 1 && !RP_STRESS)
         assert_true(stats->n_captures >= 1 && stats->n_replays >= 40);
     rp_tiny_close(&t);
 }

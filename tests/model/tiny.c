@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/stress.h"
 #include "file/mapping.h"
 #include "test.h"
 
@@ -15,7 +16,7 @@ rp_tiny_config rp_tiny_default(const char *path) {
                             .n_threads = 2,
                             .max_seqs = 64,
                             .max_tokens = 64,
-                            .block_size = 8,
+                            .block_size = RP_STRESSED(8, 1),
                             .n_ctx = 64,
                             .kv_type = RP_F32,
                             .capture = RP_CAPTURE_ON,

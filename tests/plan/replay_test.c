@@ -15,9 +15,16 @@ static const rp__segment *segment_of(const workload *w, int bucket) {
 
 /* ---- the choice, on every shipped profile ---- */
 
+/* The thread sanitizer is there for races, which a few steps show; thousands take minutes. */
+#if defined(__SANITIZE_THREAD__)
+enum { IS_TSAN = 1 };
+#else
+enum { IS_TSAN = 0 };
+#endif
+
 enum {
     MIXED_STEPS = 4000,
-    EAGER_STEPS = 600 /* enough to know what a step of each bucket costs */
+    EAGER_STEPS = IS_TSAN ? 60 : 600 /* enough to know what a step of each bucket costs */
 };
 
 static void assert_right_choices(const char *profile, const workload *off, const workload *on,
@@ -47,6 +54,19 @@ static double best_total(const workload *off, const workload *on) {
     return best;
 }
 
+static void judge(const char *profile, const workload *off, workload *on, workload *automatic) {
+    if (rp__device_has_capture(on->tiny.device)) {
+        workload_run(on, MIXED_STEPS - EAGER_STEPS);
+        workload_run(automatic, MIXED_STEPS - EAGER_STEPS);
+        assert_right_choices(profile, off, on, automatic);
+    }
+    double best = best_total(off, on);
+    printf("%-18s replay %8.1f ms, auto %8.1f ms, best %8.1f ms (%+.2f%%), simulated\n", profile,
+           on->total_us / 1e3, automatic->total_us / 1e3, best / 1e3,
+           100 * (automatic->total_us / best - 1));
+    assert_true(automatic->total_us <= 1.02 * best);
+}
+
 static void try_profile(const char *profile) {
     static workload off, on, automatic;
     char options[96];
@@ -58,26 +78,14 @@ static void try_profile(const char *profile) {
     workload_run(&on, EAGER_STEPS);
     workload_run(&automatic, EAGER_STEPS);
     assert_true(off.bits == on.bits && off.bits == automatic.bits);
-    if (rp__device_has_capture(on.tiny.device)) {
-        workload_run(&on, MIXED_STEPS - EAGER_STEPS);
-        workload_run(&automatic, MIXED_STEPS - EAGER_STEPS);
-        assert_right_choices(profile, &off, &on, &automatic);
-    }
-    double best = best_total(&off, &on);
-    printf("%-18s replay %8.1f ms, auto %8.1f ms, best %8.1f ms (%+.2f%%), simulated\n", profile,
-           on.total_us / 1e3, automatic.total_us / 1e3, best / 1e3,
-           100 * (automatic.total_us / best - 1));
-    assert_true(automatic.total_us <= 1.02 * best);
+    if (!IS_TSAN) judge(profile, &off, &on, &automatic);
     workload_close(&off);
     workload_close(&on);
     workload_close(&automatic);
 }
 
 RP_TEST(replay, chooses_the_cheaper_on_every_profile) {
-#if defined(__SANITIZE_THREAD__)
-    RP_SKIP("thousands of emulated steps take too long in this build; the queue's threads are "
-            "tested elsewhere");
-#endif
+    RP_NEEDS_COUNTS();
     const char *profile;
     for (size_t i = 0; (profile = rp__emu_profile_at(i, NULL)); i++) try_profile(profile);
 }
@@ -94,6 +102,7 @@ static double settled_us(workload *w, int32_t n_seqs) {
 }
 
 RP_TEST(replay, t06_throughput_has_no_cliff) {
+    RP_NEEDS_COUNTS();
     static workload w;
     const char *profile;
     for (size_t i = 0; (profile = rp__emu_profile_at(i, NULL)); i++) {
@@ -157,11 +166,13 @@ static void run_capped(const char *device, const char *options, int n_steps) {
 }
 
 RP_TEST(replay, capped_store_keeps_memory_and_bits) {
+    RP_NEEDS_COUNTS();
     run_capped("cpu", NULL, LONG_STEPS); /* lint-allow: cpu, a device that is always there */
     run_capped("emu", "reuse=always,fill=ff", LONG_STEPS / 10);
 }
 
 RP_TEST(replay, store_is_bounded_by_bytes) {
+    RP_NEEDS_COUNTS();
     static workload w;
     workload_open(&w, "emu", NULL, RP_CAPTURE_ON, 32);
     rp__replayer *r = &w.tiny.stepper.replay;
@@ -202,6 +213,7 @@ RP_TEST(replay, modes_change_at_run_time) {
 }
 
 RP_TEST(replay, captured_at_start_is_never_captured_again) { /* T14 */
+    RP_NEEDS_COUNTS();
     rp_error err = {0};
     static workload w, off;
     workload_open(&w, "emu", "profile=p150-hybrid", RP_CAPTURE_AUTO, 32);
@@ -311,6 +323,7 @@ static void one_op_run(one_op *o, int n) {
 }
 
 RP_TEST(replay, noise_does_not_make_it_flap) {
+    RP_NEEDS_COUNTS();
     int n_changes = 0;
     for (uint64_t seed = 1; seed <= 10; seed++) {
         one_op o;
@@ -337,6 +350,7 @@ RP_TEST(replay, noise_does_not_make_it_flap) {
 
 /* The machine changes: what was slower becomes faster, and is found out at the next look. */
 RP_TEST(replay, a_clear_change_is_followed) {
+    RP_NEEDS_COUNTS();
     one_op o;
     one_op_open(&o, NULL, true, 3);
     const rp__segment *s = &o.program.segments[0];
@@ -357,6 +371,7 @@ RP_TEST(replay, a_clear_change_is_followed) {
 
 /* Measuring costs less than half a percent of the steps, however much slower the loser is. */
 RP_TEST(replay, measuring_is_rare) {
+    RP_NEEDS_COUNTS();
     one_op o;
     one_op_open(&o, NULL, true, 4);
     fake.eager_us = 1000;
@@ -422,6 +437,7 @@ RP_TEST(replay, report_measures_any_mode) {
 /* Steps of two sizes in turns with a place for one graph: each capture would push the other's graph
  * out. That costs little more than never capturing. */
 RP_TEST(replay, a_fight_over_one_place_ends) {
+    RP_NEEDS_COUNTS();
     static workload off, one;
     workload_open(&off, "emu", "profile=p150-hybrid", RP_CAPTURE_OFF, 1);
     workload_open(&one, "emu", "profile=p150-hybrid", RP_CAPTURE_AUTO, 1);
@@ -440,11 +456,13 @@ RP_TEST(replay, a_fight_over_one_place_ends) {
 
 /* The mixed workload with fewer places than sizes: what is used most keeps its graph. */
 RP_TEST(replay, a_small_store_still_gains) {
+    RP_NEEDS_COUNTS();
+    enum { FEW_STEPS = 600 };
     static workload off, some;
     workload_open(&off, "emu", "profile=p150-hybrid", RP_CAPTURE_OFF, CAP);
     workload_open(&some, "emu", "profile=p150-hybrid", RP_CAPTURE_AUTO, CAP);
-    workload_run(&off, EAGER_STEPS);
-    workload_run(&some, EAGER_STEPS);
+    workload_run(&off, FEW_STEPS);
+    workload_run(&some, FEW_STEPS);
     printf("nine sizes, four places: %.3f of eager, simulated\n", some.total_us / off.total_us);
     assert_true(some.total_us < 0.9 * off.total_us);
     workload_close(&off);

@@ -203,6 +203,16 @@ typedef struct rp_device_properties {
     const char *host_rules;
 } rp_device_properties;
 
+/* What a device can do at most in one respect. */
+typedef struct rp_device_limit {
+    const char *what; /* "read" (bytes), "f32", "bf16", "int8" (products and sums, 2 each) */
+    const char *how;  /* pages, or the instruction set */
+    int n_threads;
+    double per_second;
+} rp_device_limit;
+/* True: enough. Strings are borrowed until it returns. */
+typedef bool (*rp_device_limit_fn)(void *user, const rp_device_limit *row);
+
 /* ---- the table ---- */
 
 typedef struct rp_device_api {
@@ -265,6 +275,11 @@ typedef struct rp_device_api {
     /* optional: about how long the op takes on the device, at most: what depends on run-time values
      * counts at its largest. Buffers may be NULL. 0: unknown */
     double (*estimate_us)(void *self, const rp_op *op);
+
+    /* optional: measures what the device can do at most, some tenths of a second per row. Reads are
+     * of `read_bytes` of memory. */
+    rp_status (*limits)(void *self, size_t read_bytes, rp_device_limit_fn on_row, void *user,
+                        rp_error *err);
 } rp_device_api;
 
 #ifdef __cplusplus

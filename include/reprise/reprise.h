@@ -359,6 +359,27 @@ RP_API rp_status rp_engine_tune(rp_engine *engine, const rp_tune_options *option
 /* Where "tuned" looks for it (rp_free). */
 RP_API rp_status rp_engine_tune_path(rp_engine *engine, char **path, rp_error *err);
 
+/* What a device can do at most in one respect, measured: what speeds are held against. */
+typedef struct rp_machine_row {
+    char what[16]; /* "read" (bytes), "f32", "bf16", "int8" (products and sums, 2 each) */
+    char how[48];  /* kind of pages, or the instruction set */
+    int n_threads;
+    double per_second;
+} rp_machine_row;
+
+typedef struct rp_bench_machine_options {
+    uint32_t bytes;
+    const char *device, *device_options; /* as for engines */
+    int n_threads;                       /* the most; 0: the device's own choice */
+    size_t read_bytes;                   /* memory that is read (default 512 MiB) */
+    bool (*on_row)(void *user, const rp_machine_row *row); /* true stops: RP_ECANCELLED */
+    void *user;
+} rp_bench_machine_options;
+RP_API rp_bench_machine_options rp_bench_machine_options_default(void);
+
+/* RP_EUNSUPPORTED: the device does not measure its limits. */
+RP_API rp_status rp_bench_machine(const rp_bench_machine_options *options, rp_error *err);
+
 /* Metadata, tensors and memory by purpose of a model file, without loading it. */
 typedef struct rp_inspect_options {
     uint32_t bytes;

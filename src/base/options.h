@@ -110,6 +110,8 @@ typedef enum rp__option_id {
     RP_OPT_LOG_REQUESTS,
     RP_OPT_BENCH_PROMPT,
     RP_OPT_BENCH_GEN,
+    RP_OPT_BENCH_DEPTH,
+    RP_OPT_READ_MIB,
     RP_OPT_REPETITIONS,
     RP_OPT_OUTPUT,
     RP_OPT_SVG,

@@ -19,9 +19,10 @@ static rp_status take_event(const rp_event *event, bool *show, rp__cli_answer *o
     return event->error.code < 0 ? event->error.code : RP_EINTERNAL;
 }
 
-static rp_status follow(rp_request *request, bool show, rp__cli_token_fn on_token, void *user,
-                        rp__cli_answer *out, rp_error *err) {
+rp_status rp__cli_answer_follow(rp_request *request, bool show, rp__cli_token_fn on_token,
+                                void *user, rp__cli_answer *out, rp_error *err) {
     bool is_cancelled = false, was_shown = show;
+    *out = (rp__cli_answer){0};
     for (;;) {
         rp_event event = {0};
         rp_status s = rp_request_next(request, LOOK_MS, &event);
@@ -45,7 +46,7 @@ rp_status rp__cli_answer_take(rp_engine *engine, const rp_request_options *optio
     rp_request *request = NULL;
     *out = (rp__cli_answer){0};
     RP_TRY(rp_engine_submit(engine, options, &request, err));
-    rp_status s = follow(request, show, on_token, user, out, err);
+    rp_status s = rp__cli_answer_follow(request, show, on_token, user, out, err);
     rp_request_release(request);
     return s;
 }

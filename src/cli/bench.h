@@ -19,6 +19,8 @@ typedef struct rp__bench_row {
 typedef struct rp__bench_header {
     const rp_engine_info *info;
     int n_threads; /* as asked for; 0 or less: the device's choice */
+    int n_seqs;    /* at once */
+    int n_depth;   /* tokens in the cache before generation is measured */
 } rp__bench_header;
 
 void rp__bench_write_table(rp__bytes *out, const rp__bench_header *h, const rp__bench_row *rows,
@@ -30,5 +32,7 @@ void rp__bench_write_csv(rp__bytes *out, const rp__bench_header *h, const rp__be
 
 /* `bench capture`: the word is taken from the arguments already. */
 int rp__cli_bench_capture(rp__options *o);
+/* `bench machine`, likewise. */
+int rp__cli_bench_machine(rp__options *o);
 
 #endif

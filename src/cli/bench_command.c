@@ -1,9 +1,9 @@
 /* `reprise bench`: prompt and generation speed, eager against replay.
  *
  * A row is a test (ppN: N prompt tokens in one request; tgN: N tokens generated one by one) in one
- * capture mode. The modes take turns within every repetition, so that a machine that slows down or
- * speeds up does so for all of them. Each prompt is made of different tokens: none finds an earlier
- * one in the cache. */
+ * capture mode; with several sequences, of so many requests at once. The modes take turns within
+ * every repetition, so that a machine that slows down or speeds up does so for all of them. Each
+ * prompt is made of different tokens: none finds an earlier one in the cache. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,16 +12,17 @@
 #include "cli/bench.h"
 #include "cli/cli.h"
 
+enum { TESTS_MOST = 64, SEQS_MOST = 256 };
+
 typedef struct bench {
     rp_engine *engine;
     rp_engine_info info;
     rp__bench_row *rows;
     size_t n_rows;
-    int n_repetitions;
+    int n_repetitions, n_depth, n_seqs;
+    rp_request *requests[SEQS_MOST];
     uint64_t random;
 } bench;
-
-enum { TESTS_MOST = 64 };
 
 /* ---- rows ---- */
 
@@ -73,32 +74,60 @@ static int32_t random_id(bench *b) { /* xorshift64* */
     return (int32_t)((b->random * 0x2545F4914F6CDD1DULL >> 33) % (uint64_t)b->info.n_vocab);
 }
 
-/* Tokens per second of one measurement. A ppN request makes one token, whose cost is that of the
- * prompt's last step; a tgN request makes N after the first. */
-static rp_status measure(bench *b, const rp__bench_row *row, double *speed, rp_error *err) {
-    int n_prompt = row->is_prompt ? row->n_tokens : 1, n_more = row->is_prompt ? 0 : row->n_tokens;
+static rp_status submit_one(bench *b, const rp__bench_row *row, rp_request **out, rp_error *err) {
+    int n_prompt = row->is_prompt ? row->n_tokens : 1 + b->n_depth;
     int32_t *ids = rp__calloc((size_t)n_prompt, sizeof *ids);
     if (!ids) return rp__fail(err, RP_ENOMEM, "out of memory for %d token ids", n_prompt);
     for (int i = 0; i < n_prompt; i++) ids[i] = random_id(b);
     rp_request_options q = rp_request_options_default();
-    rp__cli_answer a = {0};
     q.prompt_ids = ids;
     q.n_prompt_ids = (size_t)n_prompt;
-    q.max_tokens = n_more + 1;
+    q.max_tokens = 1 + (row->is_prompt ? 0 : row->n_tokens);
     q.ignore_eos = true;
     q.use_prefix_cache = false; /* every prompt is computed */
     q.sampling.temperature = 0;
-    rp_status s = rp__cli_answer_take(b->engine, &q, false, NULL, NULL, &a, err);
+    rp_status s = rp_engine_submit(b->engine, &q, out, err);
     rp__free(ids);
-    double seconds = row->is_prompt ? a.usage.prefill_seconds : a.usage.decode_seconds;
-    *speed = seconds > 0 ? row->n_tokens / seconds : 0;
+    return s;
+}
+
+/* Follows a request to its end; *seconds is what the row measures of it. */
+static rp_status finish_one(const rp__bench_row *row, rp_request *request, double *seconds,
+                            rp_error *err) {
+    uint32_t n_wanted = 1 + (row->is_prompt ? 0 : (uint32_t)row->n_tokens);
+    rp__cli_answer a;
+    rp_status s = rp__cli_answer_follow(request, false, NULL, NULL, &a, err);
+    *seconds = row->is_prompt ? a.usage.prefill_seconds : a.usage.decode_seconds;
     if (!s && a.interrupted)
         s = rp__fail(err, RP_ECANCELLED, "interrupted");
-    else if (!s && (a.usage.n_generated != (uint32_t)n_more + 1 || a.usage.n_cached))
+    else if (!s && (a.usage.n_generated != n_wanted || a.usage.n_cached))
         s = rp__fail(err, RP_EINTERNAL,
-                     "measured %u generated tokens instead of %d, %u of the prompt cached",
-                     a.usage.n_generated, n_more + 1, a.usage.n_cached);
+                     "measured %u generated tokens instead of %u, %u of the prompt cached",
+                     a.usage.n_generated, n_wanted, a.usage.n_cached);
     rp__cli_answer_clear(&a);
+    return s;
+}
+
+/* Tokens per second of one measurement, of all sequences together. A ppN request makes one token,
+ * whose cost is that of the prompt's last step; a tgN request makes N after the first. */
+static rp_status measure(bench *b, const rp__bench_row *row, double *speed, rp_error *err) {
+    double longest = 0;
+    int n = 0;
+    rp_status s = RP_OK;
+    while (s >= 0 && n < b->n_seqs) {
+        s = submit_one(b, row, &b->requests[n], err);
+        n += s >= 0;
+    }
+    for (int i = 0; i < n; i++) {
+        double seconds = 0;
+        if (s < 0)
+            rp_request_cancel(b->requests[i]);
+        else
+            s = finish_one(row, b->requests[i], &seconds, err);
+        rp_request_release(b->requests[i]);
+        if (seconds > longest) longest = seconds;
+    }
+    *speed = longest > 0 ? b->n_seqs * row->n_tokens / longest : 0;
     return s;
 }
 
@@ -153,7 +182,10 @@ static int print_rows(bench *b, const rp__options *o) {
     rp__bytes out = {0};
     for (size_t i = 0; i < b->n_rows; i++) summarise(&b->rows[i]);
     const char *form = rp__options_on(o, RP_OPT_JSON) ? "json" : rp__options_str(o, RP_OPT_OUTPUT);
-    rp__bench_header h = {.info = &b->info, .n_threads = (int)rp__options_int(o, RP_OPT_THREADS)};
+    rp__bench_header h = {.info = &b->info,
+                          .n_threads = (int)rp__options_int(o, RP_OPT_THREADS),
+                          .n_seqs = b->n_seqs,
+                          .n_depth = b->n_depth};
     if (!strcmp(form, "json"))
         rp__bench_write_json(&out, &h, b->rows, b->n_rows);
     else if (!strcmp(form, "csv"))
@@ -181,14 +213,22 @@ static void fit_context(const bench *b, rp__options *o) {
     int most = 0;
     for (size_t i = 0; i < b->n_rows; i++)
         if (b->rows[i].n_tokens > most) most = b->rows[i].n_tokens;
+    most += b->n_depth;
     if (!rp__options_given(o, RP_OPT_MAX_MODEL_LEN))
         o->values[RP_OPT_MAX_MODEL_LEN].number_int = most + 2;
 }
 
 int rp__cli_bench(rp__options *o) {
     if (rp__cli_take_word(o, "capture")) return rp__cli_bench_capture(o);
+    if (rp__cli_take_word(o, "machine")) return rp__cli_bench_machine(o);
     bench b = {.n_repetitions = (int)rp__options_int(o, RP_OPT_REPETITIONS),
+               .n_depth = (int)rp__options_int(o, RP_OPT_BENCH_DEPTH),
+               .n_seqs = 1,
                .random = 0x9E3779B97F4A7C15ULL};
+    if (rp__options_given(o, RP_OPT_MAX_NUM_SEQS))
+        b.n_seqs = (int)rp__options_int(o, RP_OPT_MAX_NUM_SEQS);
+    if (b.n_seqs > SEQS_MOST)
+        return rp__cli_usage("bench: %d sequences at once (at most %d)", b.n_seqs, SEQS_MOST);
     const char *model = rp__cli_take_model(o);
     if (!model || !rp__cli_no_more_arguments(o)) return RP_CLI_USAGE;
     rp__cli_interrupt_init();
@@ -196,7 +236,7 @@ int rp__cli_bench(rp__options *o) {
     if (!code && !b.n_rows) code = rp__cli_usage("nothing to measure: -p and -n are both 0");
     if (!code) {
         fit_context(&b, o);
-        code = rp__cli_start(o, model, 1, &b.engine);
+        code = rp__cli_start(o, model, b.n_seqs, &b.engine);
     }
     if (!code) code = run_bench(&b, o);
     rp_engine_destroy(b.engine);

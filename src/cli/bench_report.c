@@ -19,6 +19,8 @@ void rp__bench_write_table(rp__bytes *out, const rp__bench_header *h, const rp__
                      i->quantization, (double)i->n_params / 1e6,
                      (double)i->weight_bytes / (1 << 20), i->device,
                      rp__cli_simulated(i->device, i->is_simulated));
+    if (h->n_seqs > 1) rp__bytes_printf(out, "%d sequences at once, tokens of all\n\n", h->n_seqs);
+    if (h->n_depth) rp__bytes_printf(out, "tg after %d tokens of context\n\n", h->n_depth);
     rp__bytes_add_str(out, "| test     | capture |  tokens/s |    lowest |   highest | captures | "
                            "replays | eager steps |\n");
     rp__bytes_add_str(out, "|----------|---------|----------:|----------:|----------:|---------:|"
@@ -47,6 +49,8 @@ static void add_row(rp__bytes *out, const rp__bench_header *h, const rp__bench_r
     rp__json_close(out, ']');
     rp__json_int(out, "n_prompt", r->is_prompt ? r->n_tokens : 0);
     rp__json_int(out, "n_gen", r->is_prompt ? 0 : r->n_tokens);
+    rp__json_int(out, "n_depth", r->is_prompt ? 0 : h->n_depth);
+    rp__json_int(out, "n_seqs", h->n_seqs);
     rp__json_uint(out, "captures", r->n_captures);
     rp__json_uint(out, "replays", r->n_replays);
     rp__json_uint(out, "eager_steps", r->n_eager_steps);

@@ -127,6 +127,9 @@ typedef void (*rp__cli_token_fn)(void *user, const rp_event *event);
 rp_status rp__cli_answer_take(rp_engine *engine, const rp_request_options *options, bool show,
                               rp__cli_token_fn on_token, void *user, rp__cli_answer *out,
                               rp_error *err);
+/* The same of a request that was submitted already; the caller releases it. */
+rp_status rp__cli_answer_follow(rp_request *request, bool show, rp__cli_token_fn on_token,
+                                void *user, rp__cli_answer *out, rp_error *err);
 void rp__cli_answer_clear(rp__cli_answer *a);
 
 #endif

@@ -49,7 +49,7 @@ static bool has_clock(const rp_device_api *api) {
 }
 
 static bool has_estimate(const rp_device_api *api) {
-    return api->bytes == sizeof *api && api->estimate_us;
+    return api->bytes >= offsetof(rp_device_api, limits) && api->estimate_us;
 }
 
 static rp_status check_api(const rp_device_api *api, rp_error *err) {
@@ -222,6 +222,14 @@ void rp__device_clock_host_op(rp_device *dev, const rp_op *op) {
 }
 
 /* ---- estimates ---- */
+
+rp_status rp__device_limits(rp_device *dev, size_t read_bytes, rp_device_limit_fn on_row,
+                            void *user, rp_error *err) {
+    if (dev->api->bytes < sizeof *dev->api || !dev->api->limits)
+        return rp__fail(err, RP_EUNSUPPORTED, "device %s does not measure its limits",
+                        rp__device_name(dev));
+    return dev->api->limits(dev->self, read_bytes, on_row, user, err);
+}
 
 double rp__device_estimate_us(rp_device *dev, const rp_op *op) {
     return has_estimate(dev->api) && dev->self ? dev->api->estimate_us(dev->self, op) : 0;

@@ -54,6 +54,11 @@ void rp__device_clock_host_op(rp_device *dev, const rp_op *op);
 double rp__device_estimate_us(rp_device *dev, const rp_op *op);
 double rp__device_submit_limit_us(const rp_device *dev);
 
+/* What it can do at most, measured now. RP_EUNSUPPORTED: it does not measure that. RP_ECANCELLED:
+ * on_row had enough. */
+rp_status rp__device_limits(rp_device *dev, size_t read_bytes, rp_device_limit_fn on_row,
+                            void *user, rp_error *err);
+
 /* ---- memory ---- */
 
 /* `name` is copied. Pinned buffers may be used by captured ops. Refused while capturing:

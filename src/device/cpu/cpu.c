@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "device/cpu/limits.h"
 #include "device/cpu/panel.h"
 #include "device/cpu/script.h"
 #include "tensor/view.h"
@@ -328,6 +329,14 @@ static size_t cpu_graph_bytes(void *self, void *graph) {
     return rp__script_bytes(graph);
 }
 
+/* ---- limits ---- */
+
+static rp_status cpu_limits(void *self, size_t read_bytes, rp_device_limit_fn on_row, void *user,
+                            rp_error *err) {
+    const cpu *c = self;
+    return rp__cpu_limits(rp__pool_size(c->pool), read_bytes, on_row, user, err);
+}
+
 const rp_device_api rp__cpu_api = {
     .abi = RP_DEVICE_ABI,
     .bytes = sizeof(rp_device_api),
@@ -352,4 +361,5 @@ const rp_device_api rp__cpu_api = {
     .replay = cpu_replay,
     .graph_destroy = cpu_graph_destroy,
     .graph_bytes = cpu_graph_bytes,
+    .limits = cpu_limits,
 };

@@ -36,14 +36,15 @@ bool rp__isa_has_avx512vnni(void) {
 /* Best first. */
 static const rp__body_set *const sets[] = {
 #if defined(__x86_64__)
-    &rp__body_avx512vnni,
-    &rp__body_avx512,
-    &rp__body_avx2,
+    &rp__body_avx512vnni, &rp__body_avx512,    &rp__body_avx2,
 #endif
-    &rp__body_generic,
-    &rp__body_reference,
+    &rp__body_generic,    &rp__body_reference,
 };
 enum { N_SETS = sizeof sets / sizeof *sets };
+
+const rp__body_set *rp__body_at(int i) {
+    return i < N_SETS ? sets[i] : NULL;
+}
 
 static rp_status fail_listing(rp_error *err, const char *isa) {
     char names[128] = "";

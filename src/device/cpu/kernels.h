@@ -56,6 +56,7 @@ static inline int64_t max_i64(int64_t x, int64_t y) {
 #include "device/cpu/kernel_q8.h"
 #include "device/cpu/kernel_rows.h"
 #include "device/cpu/kernel_attention.h"
+#include "device/cpu/kernel_peak.h"
 
 const rp__body_set KERNEL_SET = {
     .name = KERNEL_NAME,
@@ -77,6 +78,8 @@ const rp__body_set KERNEL_SET = {
            [RP_OP_EXPERT_MATMUL] = fast_expert_matmul,
            [RP_OP_ARGMAX] = fast_argmax},
     .finish = {[RP_OP_ATTENTION] = fast_attention_finish},
+    .peak = {[RP__PEAK_F32] = peak_f32, [RP__PEAK_INT8] = peak_int8},
+    .read = read_memory,
 };
 
 #endif

@@ -2,9 +2,9 @@
  * measures; this file shows. */
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "base/json_writer.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
-#include "cli/json_writer.h"
 
 typedef struct machine_bench {
     rp_machine_row *rows;

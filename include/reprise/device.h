@@ -197,6 +197,8 @@ typedef struct rp_device_properties {
                                   memory_bytes */
     double watchdog_us; /* one submit (an op that runs eagerly, a replay) that takes longer loses
                            the device; 0: none. With estimate_us, submits are kept shorter */
+    bool advances_positions; /* a decode step ends with an op that advances its positions in place,
+                                so that they are not written again while sequences just go on */
     /* What is faster on the host, transfers included, when ops run one by one: placement rules like
      * "norm:rows<32=host rope:rows<64=host" (docs/devices.md), good while the device is open. NULL:
      * nothing. */

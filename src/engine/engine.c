@@ -326,19 +326,13 @@ void rp_engine_get_stats(rp_engine *e, rp_engine_stats *out) {
     copy_sized(out, out->bytes, &full, sizeof full);
 }
 
-static bool explain_bucket(const rp__choice *c, bool all_ops, rp__bytes *out) {
-    for (int way = 0; way < 2; way++)
-        if (c->ways[way] && !rp__program_explain(c->ways[way], all_ops, out)) return false;
-    return true;
-}
-
 rp_status rp_engine_explain(rp_engine *e, bool all_ops, char **text, rp_error *err) {
     rp__bytes out = {0};
     bool ok = rp__bytes_printf(&out, "%s on %s: %zu weight bytes, %zu KV bytes, %zu arena bytes\n",
                                e->info.model_name, e->info.device, e->info.weight_bytes,
                                e->info.kv_bytes, e->info.arena_bytes);
     for (int i = 0; i < e->stepper.n_buckets && ok; i++)
-        ok = explain_bucket(&e->stepper.choices[i], all_ops, &out);
+        ok = rp__choice_explain(&e->stepper.choices[i], &e->stepper.replay, all_ops, &out);
     if (ok && (*text = rp__bytes_take(&out))) return RP_OK;
     rp__bytes_clear(&out);
     return rp__fail(err, RP_ENOMEM, "out of memory for the report");

@@ -130,7 +130,7 @@ void rp__stepper_clear(rp__stepper *s) {
     rp__buffer_destroy(s->cache, NULL);
     rp__batch *b = &s->batch;
     void *memory[] = {b->ids,    b->pos,      b->seq,     b->slots, b->rows,
-                      b->tables, b->n_blocks, s->staging, s->logits};
+                      b->tables, b->n_blocks, s->staging, s->known, s->logits};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) rp__free(memory[i]);
     *s = (rp__stepper){0};
 }
@@ -148,9 +148,10 @@ static rp_status alloc_host(rp__stepper *s, rp_error *err) {
     b->tables = rp__calloc(n, sizeof *b->tables);
     b->n_blocks = rp__calloc(n, sizeof *b->n_blocks);
     s->staging = rp__calloc(1, s->bytes[RP_SIDE_DEVICE].inputs);
+    s->known = rp__calloc(1, s->bytes[RP_SIDE_DEVICE].inputs);
     s->logits = rp__calloc(n, (size_t)s->model->h.n_vocab * sizeof *s->logits);
     if (b->ids && b->pos && b->seq && b->slots && b->rows && b->tables && b->n_blocks &&
-        s->staging && s->logits)
+        s->staging && s->known && s->logits)
         return RP_OK;
     return rp__fail(err, RP_ENOMEM, "out of memory for the inputs and logits of a step");
 }
@@ -182,6 +183,8 @@ static void warn_of_long_ops(const rp__stepper *s) {
                 us, rp__device_name(s->device), rp__device_props(s->device)->watchdog_us);
 }
 
+static rp_status rewind_inputs(void *user, const rp__program *p, rp_error *err);
+
 static rp_status alloc_side(rp__stepper *s, rp__side side, rp_error *err) {
     const rp__side_bytes *b = &s->bytes[side];
     rp__side_memory *m = &s->memory[side];
@@ -203,6 +206,8 @@ rp_status rp__stepper_load(rp__stepper *s, rp_error *err) {
             if (s->choices[i].ways[way])
                 RP_TRY(rp__program_bind(s->choices[i].ways[way], s->memory, err));
     RP_TRY(alloc_host(s, err));
+    s->config.replay.rewind = rewind_inputs;
+    s->config.replay.user = s;
     return rp__replayer_init(&s->replay, s->device, &s->config.replay, err);
 }
 
@@ -241,23 +246,63 @@ static void stage_inputs(rp__stepper *s, const rp__program *p) {
     }
 }
 
-/* Every side that reads inputs gets all of them. */
+/* Narrows [*first, *end) to what differs from what is on the device. */
+static void find_changes(const rp__stepper *s, size_t *first, size_t *end) {
+    if (s->n_known < *end) return;
+    while (*first < *end && s->staging[*first] == s->known[*first]) ++*first;
+    while (*first < *end && s->staging[*end - 1] == s->known[*end - 1]) --*end;
+}
+
+/* The device gets the range that changed in one transfer; the host, where ops read inputs, all. */
 static rp_status write_inputs(rp__stepper *s, const rp__program *p, rp_error *err) {
-    size_t n = p->bytes[RP_SIDE_DEVICE].inputs;
-    RP_TRY(rp__buffer_write(s->memory[RP_SIDE_DEVICE].inputs, 0, s->staging, n, err));
+    size_t n = p->bytes[RP_SIDE_DEVICE].inputs, first = 0, end = n;
+    find_changes(s, &first, &end);
+    if (first < end) {
+        size_t n_known = s->n_known;
+        s->n_known = 0; /* until it is written */
+        RP_TRY(rp__buffer_write(s->memory[RP_SIDE_DEVICE].inputs, first, s->staging + first,
+                                end - first, err));
+        memcpy(s->known + first, s->staging + first, end - first);
+        s->n_known = n_known > n ? n_known : n;
+    }
     if (!p->traffic.n_host_ops) return RP_OK;
     return rp__buffer_write(s->memory[RP_SIDE_HOST].inputs, 0, s->staging, n, err);
 }
 
+static rp_status rewrite_inputs(rp__stepper *s, const rp__program *p, rp_error *err) {
+    s->n_known = 0;
+    return write_inputs(s, p, err);
+}
+
+static rp_status rewind_inputs(void *user, const rp__program *p, rp_error *err) {
+    return rewrite_inputs(user, p, err);
+}
+
+/* What the step that ran changed in its inputs on the device. */
+static void note_advance(rp__stepper *s, const rp__program *p) {
+    if (p->advance_op < 0 || p->places[p->advance_op].side != RP_SIDE_DEVICE) return;
+    const rp_op *op = &p->ops[p->advance_op];
+    int32_t *v = (int32_t *)(s->known + op->out[0].offset);
+    bool is_live = rp__device_props(s->device)->has_live_rows;
+    int64_t n = is_live ? s->batch.n_tokens : op->out[0].dim[0];
+    for (int64_t i = 0; i < n; i++) v[i] += op->p.advance.step;
+}
+
 /* A capture is refused once for each segment at most, and once for each program whose graphs make
- * room; what it wrote is undefined, so all inputs are written again. */
+ * room; what it wrote is undefined, so all inputs are written again. A failure leaves them unknown
+ * too. */
 static rp_status run_bucket(rp__stepper *s, rp__choice *c, const rp__program *p, rp_error *err) {
-    rp_status st;
     stage_inputs(s, p);
-    do {
-        RP_TRY(write_inputs(s, p, err));
+    RP_TRY(write_inputs(s, p, err));
+    rp_status st = rp__choice_run(c, &s->replay, s->batch.n_tokens, err);
+    while (st == RP_AGAIN) {
+        RP_TRY(rewrite_inputs(s, p, err));
         st = rp__choice_run(c, &s->replay, s->batch.n_tokens, err);
-    } while (st == RP_AGAIN);
+    }
+    if (st == RP_OK)
+        note_advance(s, p);
+    else
+        s->n_known = 0;
     return st;
 }
 
@@ -295,9 +340,10 @@ static rp_status measure_program(rp__stepper *s, rp__program *p, int32_t n_pairs
     rp_status st;
     stage_inputs(s, p);
     do {
-        RP_TRY(write_inputs(s, p, err));
+        RP_TRY(rewrite_inputs(s, p, err));
         st = rp__replayer_measure(&s->replay, p, n_pairs, samples, out, err);
     } while (st == RP_AGAIN);
+    s->n_known = 0;
     return st;
 }
 
@@ -317,6 +363,7 @@ rp_status rp__stepper_measure(rp__stepper *s, int bucket, int32_t n_pairs, doubl
 
 rp_status rp__stepper_reopen(rp__stepper *s, rp_error *err) {
     rp__replayer_reset(&s->replay);
+    s->n_known = 0;
     RP_TRY(rp__device_reopen(s->device, err));
     RP_TRY(rp__model_load(s->model, NULL, NULL, err));
     return clear_sink(s, err);
@@ -326,9 +373,10 @@ static rp_status capture_program(rp__stepper *s, rp__program *p, rp_error *err) 
     rp_status st;
     stage_inputs(s, p);
     do {
-        RP_TRY(write_inputs(s, p, err));
+        RP_TRY(rewrite_inputs(s, p, err));
         st = rp__replayer_capture_now(&s->replay, p, err);
     } while (st == RP_AGAIN);
+    s->n_known = 0;
     return st;
 }
 

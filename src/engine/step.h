@@ -47,6 +47,8 @@ typedef struct rp__stepper {
     rp__replayer replay;
     rp__batch batch;
     unsigned char *staging; /* the inputs of a step as the device gets them */
+    unsigned char *known;   /* as they stand on the device: what is the same is not written again */
+    size_t n_known;         /* bytes of it; 0: nothing is known */
     float *logits;          /* [max_seqs, V] of the last step */
 } rp__stepper;
 

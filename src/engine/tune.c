@@ -219,9 +219,9 @@ static rp_status tune(tuner *t, rp_error *err) {
 }
 
 static rp_status run_job(rp_engine *e, void *arg, rp_error *err) {
-    (void)e;
     tuner *t = arg;
     rp_status st = tune(t, err);
+    e->stepper.n_known = 0; /* the inputs on the device are not a step's any more */
     rp__buffer_destroy(t->memory, NULL);
     return st;
 }

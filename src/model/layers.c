@@ -11,16 +11,18 @@ rp__step_slots rp__layer_inputs(rp__program *p, const rp__model *m) {
     const int64_t one = 1, t = p->bucket.n_tokens, r = p->bucket.n_rows;
     const int64_t table[2] = {p->bucket.n_seqs + 1,
                               n_table}; /* the last row is the padding's: the sink block only */
-    return (rp__step_slots){
-        .live_tokens = rp__program_input(p, "live_tokens", RP_I32, 1, &one),
-        .live_rows = rp__program_input(p, "live_rows", RP_I32, 1, &one),
-        .ids = rp__program_input(p, "ids", RP_I32, 1, &t),
-        .pos = rp__program_input(p, "pos", RP_I32, 1, &t),
-        .seq = rp__program_input(p, "seq", RP_I32, 1, &t),
-        .slots = rp__program_input(p, "slots", RP_I32, 1, &t),
-        .rows = rp__program_input(p, "rows", RP_I32, 1, &r),
-        .table = rp__program_input(p, "table", RP_I32, 2, table),
-    };
+    /* What changes with every step stands together, and what is large and seldom changes at the
+     * end: a step writes the range that changed. */
+    rp__step_slots s;
+    s.live_tokens = rp__program_input(p, "live_tokens", RP_I32, 1, &one);
+    s.live_rows = rp__program_input(p, "live_rows", RP_I32, 1, &one);
+    s.seq = rp__program_input(p, "seq", RP_I32, 1, &t);
+    s.rows = rp__program_input(p, "rows", RP_I32, 1, &r);
+    s.ids = rp__program_input(p, "ids", RP_I32, 1, &t);
+    s.slots = rp__program_input(p, "slots", RP_I32, 1, &t);
+    s.pos = rp__program_input(p, "pos", RP_I32, 1, &t);
+    s.table = rp__program_input(p, "table", RP_I32, 2, table);
+    return s;
 }
 
 static const rp_tensor *shape(const rp__program *p, rp__slot s) {
@@ -116,6 +118,16 @@ rp__slot rp__layer_attention(rp__program *p, const rp__model *m, int64_t layer,
     return rp__program_reshape(p, y, 2, (int64_t[]){t, n});
 }
 
+/* After every op that reads them: a replay leaves them as the next step of the same sequences wants
+ * them. */
+static void advance_positions(rp__program *p, const rp__step_slots *in) {
+    bool is_wanted = rp__device_props(p->device)->advances_positions;
+    if (!is_wanted || p->bucket.kind != RP_BUCKET_DECODE) return;
+    rp_op op = {.kind = RP_OP_ADVANCE, .label = "pos", .p.advance.step = 1};
+    rp__program_live(p, in->live_tokens);
+    rp__program_op(p, &op, 1, &in->pos, 1, &in->pos);
+}
+
 void rp__layer_head(rp__program *p, const rp__model *m, const rp__step_slots *in, rp__slot x) {
     rp__program_live(p, in->live_rows);
     rp__slot rows = rp__layer_gather(p, x, in->rows);
@@ -127,4 +139,5 @@ void rp__layer_head(rp__program *p, const rp__model *m, const rp__step_slots *in
     rp__slot operands[] = {matmul_input(p, m, h, w), rp__program_const(p, "output", w),
                            rp__program_const(p, "output", &m->head.b)};
     rp__program_op(p, &op, 3, operands, 1, &logits);
+    advance_positions(p, in);
 }

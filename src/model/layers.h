@@ -30,7 +30,8 @@ rp__slot rp__layer_gather(rp__program *p, rp__slot x, rp__slot rows);
 rp__slot rp__layer_attention(rp__program *p, const rp__model *m, int64_t layer,
                              const rp__step_slots *in, rp__slot q, rp__slot k, rp__slot v);
 
-/* Final norm and head on the rows asked for: output "logits" [R, V]. */
+/* The end of a step: final norm and head on the rows asked for, output "logits" [R, V]; then the
+ * positions advance, on devices that want it. */
 void rp__layer_head(rp__program *p, const rp__model *m, const rp__step_slots *in, rp__slot x);
 
 #endif

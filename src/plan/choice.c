@@ -126,3 +126,17 @@ void rp__choice_settle(rp__choice *c, rp__replayer *r, double us_0, double us_1)
     rp__duel_settle(&k->duel, us_0, us_1, us_1 < us_0);
     end_trial(c, k, r);
 }
+
+bool rp__choice_explain(const rp__choice *c, const rp__replayer *r, bool all_ops, rp__bytes *out) {
+    const rp__duel *d = &c->cases[case_of(r)].duel;
+    char name[64];
+    if (!c->ways[1]) return rp__program_explain(c->ways[0], all_ops, out);
+    const rp__program *p = c->ways[next_way(c, r)];
+    rp__bytes_printf(out, "\n%s takes %s: %s", rp__bucket_text(&p->bucket, name, sizeof name),
+                     p->placement->name, rp__choice_why_text(why_now(c, r)));
+    if (d->is_decided)
+        rp__bytes_printf(out, " (%s %.1f us, %s %.1f us)", c->ways[0]->placement->name,
+                         d->decided_us[0], c->ways[1]->placement->name, d->decided_us[1]);
+    return rp__bytes_add_char(out, '\n') && rp__program_explain(c->ways[0], all_ops, out) &&
+           rp__program_explain(c->ways[1], all_ops, out);
+}

@@ -55,6 +55,9 @@ rp__program *rp__choice_next(rp__choice *c, rp__replayer *r);
 /* Runs that one, and notes what that taught. Returns as rp__replayer_run. */
 rp_status rp__choice_run(rp__choice *c, rp__replayer *r, int32_t n_live, rp_error *err);
 
+/* Both programs, and which one steps take now and why. false when out of memory. */
+bool rp__choice_explain(const rp__choice *c, const rp__replayer *r, bool all_ops, rp__bytes *out);
+
 /* Decides from times found elsewhere: of each way with capture, the better of eager and replay. */
 void rp__choice_settle(rp__choice *c, rp__replayer *r, double us_0, double us_1);
 

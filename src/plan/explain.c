@@ -12,7 +12,8 @@ static bool is_of_later_layer(const char *label) {
 
 static bool print_slots(const rp__program *p, rp__slot_kind kind, const char *title, size_t bytes,
                         rp__bytes *out) {
-    bool ok = rp__bytes_printf(out, "  %s, %zu bytes in one transfer per step:", title, bytes);
+    bool ok =
+        rp__bytes_printf(out, "  %s, at most %zu bytes in one transfer per step:", title, bytes);
     for (int32_t i = 0; i < p->n_slots && ok; i++) {
         char text[96];
         if (p->slots[i].kind != kind) continue;

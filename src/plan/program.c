@@ -13,8 +13,11 @@
 #include "tensor/view.h"
 
 void rp__program_init(rp__program *p, rp_device *device, const rp__bucket *bucket) {
-    *p = (rp__program){
-        .bucket = *bucket, .device = device, .live = RP_NO_SLOT, .rounded_from = RP_NO_SLOT};
+    *p = (rp__program){.bucket = *bucket,
+                       .device = device,
+                       .live = RP_NO_SLOT,
+                       .rounded_from = RP_NO_SLOT,
+                       .advance_op = -1};
 }
 
 void rp__program_clear(rp__program *p) {
@@ -286,6 +289,10 @@ rp_status rp__program_finish(rp__program *p, rp_error *err) {
     for (int32_t i = 0; i < p->n_ops; i++) RP_TRY(rp__op_check(&p->ops[i], err));
     rp_status st = rp__residency_plan(p, err);
     if (st != RP_OK) return st;
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == RP_OP_ADVANCE &&
+            p->slots[p->op_slots[i].out[0]].kind == RP_SLOT_INPUT)
+            p->advance_op = i;
     RP_TRY(layout(p, err));
     return cut_segments(p, err);
 }

@@ -167,6 +167,7 @@ typedef struct rp__program {
     rp__side_bytes bytes[RP_N_SIDES]; /* what bind needs at least */
     size_t temp_bytes;                /* of the device's temporaries, were nothing shared */
     rp__traffic traffic;
+    int32_t advance_op;   /* the op that advances an input in place; -1: none */
     double longest_op_us; /* on the device, as it estimates; 0: it does not say */
     rp__slot live;        /* attached to the ops that follow */
     rp__slot rounded,

@@ -369,11 +369,24 @@ bool rp__replayer_is_settled(const rp__replayer *r, const rp__program *p) {
 
 /* ---- on demand ---- */
 
+static rp_status rewind_inputs(rp__replayer *r, const rp__program *p, rp_error *err) {
+    if (p->advance_op < 0 || !r->config.rewind) return RP_OK;
+    return r->config.rewind(r->config.user, p, err);
+}
+
+static rp_status warm_up(rp__replayer *r, rp__program *p, rp__segment *s, rp_error *err) {
+    while (s->n_warm < WARM_STEPS) {
+        RP_TRY(run_eager(r, p, s, RP_WHY_WARMING, err));
+        RP_TRY(rewind_inputs(r, p, err));
+    }
+    return RP_OK;
+}
+
 static rp_status capture_segment(rp__replayer *r, rp__program *p, rp__segment *s, rp_error *err) {
     if (s->side == RP_SIDE_HOST) return run_host(r, p, s, err);
     enter_epoch(r, s);
     if (s->graph || s->refusal) return run_eager(r, p, s, RP_WHY_WARMING, err);
-    while (s->n_warm < WARM_STEPS) RP_TRY(run_eager(r, p, s, RP_WHY_WARMING, err));
+    RP_TRY(warm_up(r, p, s, err));
     return capture(r, p, s, err);
 }
 
@@ -396,7 +409,7 @@ static rp_status make_ready(rp__replayer *r, rp__program *p, rp_error *err) {
             continue;
         }
         enter_epoch(r, s);
-        while (s->n_warm < WARM_STEPS) RP_TRY(run_eager(r, p, s, RP_WHY_WARMING, err));
+        RP_TRY(warm_up(r, p, s, err));
         if (!rp__device_has_capture(r->device) || s->graph || s->refusal) continue;
         rp_status st = capture(r, p, s, err);
         if (st != RP_OK) return st;
@@ -412,6 +425,7 @@ static rp_status measure_segment(rp__replayer *r, rp__program *p, rp__segment *s
         for (int half = 0; half < 2; half++) {
             int way = (i + half) % 2;
             if (way == RP_REPLAY && !s->graph) continue;
+            RP_TRY(rewind_inputs(r, p, err));
             RP_TRY(run_timed(r, p, s, way, &us[way][i], err));
         }
     double eager_us = rp__duel_median(us[RP_EAGER], (uint32_t)n_pairs);
@@ -425,6 +439,7 @@ static rp_status measure_segment(rp__replayer *r, rp__program *p, rp__segment *s
 
 /* All segments one way, from an idle device to an idle device. */
 static rp_status run_whole(rp__replayer *r, rp__program *p, int way, double *us, rp_error *err) {
+    RP_TRY(rewind_inputs(r, p, err));
     RP_TRY(rp__device_sync(r->device, err));
     double start = rp__device_clock_us(r->device);
     for (int32_t i = 0; i < p->n_segments; i++) {

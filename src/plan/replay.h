@@ -29,6 +29,10 @@ typedef struct rp__replay_config {
     rp_capture_mode mode;
     int max_graphs;         /* programs that have graphs; at least 1 */
     size_t max_graph_bytes; /* 0: no bound */
+    /* Writes the inputs of `p` again, where it changes them itself (advance_op) and is run several
+     * times on the same step: to warm, capture and measure it on demand. NULL: it never does. */
+    rp_status (*rewind)(void *user, const rp__program *p, rp_error *err);
+    void *user;
 } rp__replay_config;
 
 typedef struct rp__replay_stats { /* runs of segments on the device */

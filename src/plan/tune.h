@@ -33,7 +33,8 @@ typedef struct rp__tune_row {
     double device_us, host_us; /* host: with the transfers that the op would need */
 } rp__tune_row;
 
-/* Whether ops of this kind can be placed by their size: those on the KV cache cannot. */
+/* Whether ops of this kind can be placed by their size: those on the KV cache and on the step's own
+ * inputs cannot. */
 bool rp__tune_takes(rp_op_kind kind);
 
 /* Where a row's op is placed. */

@@ -3,15 +3,16 @@
 #include "base/json_writer.h"
 
 /* vLLM's bounds, so that its dashboards fit. */
-static const double first_token_bounds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08,
-                                            0.1,   0.25,  0.5,  0.75, 1,    2.5,  5,
-                                            7.5,   10,    20,   40,   80,   160,  640,  2560};
+static const double first_token_bounds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,
+                                            0.25,  0.5,   0.75, 1,    2.5,  5,    7.5,  10,
+                                            20,    40,    80,   160,  640,  2560};
 static const double gap_bounds[] = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
                                     0.75, 1,     2.5,  5,     7.5, 10,   20,  40,  80};
-static const double whole_bounds[] = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,  15,  20,
+static const double whole_bounds[] = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
                                       30,  40,  50,  60, 120, 240, 480, 960, 1920, 7680};
 
-#define BOUNDS(b) {.bounds = (b), .n_bounds = sizeof(b) / sizeof *(b)}
+#define BOUNDS(b)                                                                                  \
+    { .bounds = (b), .n_bounds = sizeof(b) / sizeof *(b) }
 
 void rp__metrics_init(rp__metrics *m) {
     *m = (rp__metrics){.first_token = BOUNDS(first_token_bounds),
@@ -129,8 +130,8 @@ static void add_server(const page *p, rp__metrics *m) {
                   &m->whole);
     begin(p, "vllm:request_success_total", "counter", "Answers by the reason of their end.");
     for (unsigned f = RP_FINISH_STOP; f < RP_N_FINISHES; f++)
-        add_value(p, "vllm:request_success_total", "finished_reason",
-                  rp_finish_name((rp_finish)f), (double)m->n_finished[f]);
+        add_value(p, "vllm:request_success_total", "finished_reason", rp_finish_name((rp_finish)f),
+                  (double)m->n_finished[f]);
     begin(p, "reprise_http_responses_total", "counter", "Replies by the hundreds of their status.");
     for (size_t i = 1; i < sizeof hundreds / sizeof *hundreds; i++)
         add_value(p, "reprise_http_responses_total", "status", hundreds[i], (double)m->n_http[i]);
@@ -161,7 +162,7 @@ static void add_queue(const page *p, const rp_engine_stats *s) {
 }
 
 static void add_steps(const page *p, const rp_engine_stats *s) {
-    static const char name[] = "reprise_eager_steps_total";
+    static const char name[] = "reprise_eager_steps_total", placed[] = "reprise_placed_steps_total";
     add_count(p, "reprise_steps_total", "Steps of the model.", s->n_steps);
     add_count(p, "reprise_captures_total", "Steps recorded.", s->n_captures);
     add_count(p, "reprise_recaptures_total", "Steps recorded again.", s->n_recaptures);
@@ -170,8 +171,12 @@ static void add_steps(const page *p, const rp_engine_stats *s) {
     add_count(p, "reprise_graph_refusals_total", "Captures the device refused.", s->n_refusals);
     begin(p, name, "counter", "Steps run op by op, by the reason.");
     for (uint32_t i = 0; i < s->n_eager_reasons; i++)
-        add_value(p, name, "reason", s->eager_reasons[i].reason,
-                  (double)s->eager_reasons[i].count);
+        add_value(p, name, "reason", s->eager_reasons[i].reason, (double)s->eager_reasons[i].count);
+    begin(p, placed, "counter", "Steps by placement, and why it was taken.");
+    for (uint32_t i = 0; i < s->n_placements; i++)
+        add_value(p, placed, "reason", s->placements[i].reason, (double)s->placements[i].count);
+    add_count(p, "reprise_host_ops_total", "Ops of steps run on the host.", s->n_host_ops);
+    add_count(p, "reprise_transfers_total", "Transfers for ops on the host.", s->n_transfers);
     add_gauge(p, "reprise_graphs", "Graphs held.", (double)s->n_graphs);
     add_gauge(p, "reprise_graph_bytes", "Memory of graphs.", (double)s->graph_bytes);
     add_gauge(p, "reprise_device_bytes", "Memory on the device.", (double)s->device_bytes);

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from cli import FAILED, USAGE, answer, needs_reprise, reprise
+from cli import FAILED, USAGE, answer, environment, needs_reprise, reprise
 from project import ROOT
 
 pytestmark = needs_reprise
@@ -141,13 +141,20 @@ def test_table_and_plot_of_both_placements(tmp_path):
 
 def test_explain_shows_placements_and_overrides():
     text = answer("explain", MODEL, *HYBRID, "-np", "1", "-b", "16")
+    assert "decode 1 takes host-free: not measured yet: whole steps can be captured" in text
     assert "decode 1, host-free: 25 ops in 1 segment" in text
+    off = answer("explain", MODEL, *HYBRID, "-np", "1", "-b", "16", "--capture", "off")
+    assert "decode 1 takes hybrid: not measured yet: steps run op by op" in off
     assert "decode 1, hybrid: 25 ops in 15 segments" in text
     assert "[the device's rule: rms_norm:rows<32=host]" in text
     only = ["--placement", "hybrid", "--place", "norm=device", "--place", "gated:width<81=host"]
     text = answer("explain", MODEL, *HYBRID, "-np", "1", "-b", "16", *only)
     assert "host-free" not in text and "rms_norm:rows<32" not in text
     assert "[override: gated:width<81=host]" in text
+    assert " takes " not in text
+    env = environment(REPRISE_PLACEMENT="host-free", REPRISE_PLACE="norm=host; gated=host")
+    text = answer("explain", MODEL, *HYBRID, "-np", "1", "-b", "16", env=env)
+    assert "[override: norm=host]" in text and "[override: gated=host]" in text
 
 
 def test_answers_do_not_depend_on_placement():

@@ -282,10 +282,9 @@ RP_TEST(engine, capture_is_used_as_asked_and_switched_at_run_time) {
     rp_engine_destroy(e);
 }
 
-/* Every allocation fails once, while loading and while a request is made: a clean status or
- * success, no leak (address sanitizer), and the engine goes on. */
-RP_TEST(engine, every_failing_allocation_is_survived) {
-    rp_engine_options o = rp_engine_options_default();
+/* Every `step`-th allocation fails once, while loading and while a request is made: a clean status
+ * or success, no leak (address sanitizer), and the engine goes on. */
+static void fail_allocations(rp_engine_options o, uint64_t step) {
     char path[512];
     snprintf(path, sizeof path, "%s", rp_test_path("fixtures/tiny/llama3.gguf"));
     o.model = path;
@@ -296,7 +295,7 @@ RP_TEST(engine, every_failing_allocation_is_survived) {
     rp_error err;
     rp_engine *e = NULL;
     uint64_t n = 0;
-    for (bool has_failed = true; has_failed; n++) {
+    for (bool has_failed = true; has_failed; n += step) {
         uint64_t failed = rp__alloc_get_stats().n_failed;
         rp_engine_destroy(e);
         err = (rp_error){0};
@@ -312,7 +311,7 @@ RP_TEST(engine, every_failing_allocation_is_survived) {
     rp_request_options q = ask("hello world", 3, 1);
     rp_request *r = NULL;
     n = 0;
-    for (bool has_failed = true; has_failed; n++) {
+    for (bool has_failed = true; has_failed; n += step) {
         uint64_t failed = rp__alloc_get_stats().n_failed;
         rp_request_release(r);
         r = NULL;
@@ -328,6 +327,17 @@ RP_TEST(engine, every_failing_allocation_is_survived) {
     assert_ok(rp_request_wait(r, NULL, NULL, &err), err);
     rp_request_release(r);
     rp_engine_destroy(e);
+}
+
+RP_TEST(engine, every_failing_allocation_is_survived) {
+    fail_allocations(rp_engine_options_default(), 1);
+}
+
+RP_TEST(engine, failing_allocations_with_ops_on_the_host) {
+    rp_engine_options o = rp_engine_options_default();
+    o.device = "emu";
+    o.device_options = "profile=p150-hybrid,memory=64M";
+    fail_allocations(o, 7);
 }
 
 typedef struct worker {

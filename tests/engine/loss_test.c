@@ -12,6 +12,8 @@
 
 enum { N_TOKENS = 24 };
 
+static const char *placement; /* of engines that are opened from now on; NULL: their own choice */
+
 static rp_status open_emu_engine(const char *options, rp_capture_mode capture, bool at_start,
                                  rp_engine **e, rp_error *err) {
     rp_engine_options o = rp_engine_options_default();
@@ -26,6 +28,7 @@ static rp_status open_emu_engine(const char *options, rp_capture_mode capture, b
     o.block_size = 8;
     o.capture = capture;
     o.capture_at_start = at_start;
+    o.placement = placement;
     return rp_engine_create(&o, e, err);
 }
 
@@ -117,6 +120,17 @@ RP_TEST(loss, in_any_submit_of_a_cut_step) {
     for (int i = 0; i < 24; i++)
         lose_at(1 + rp_test_rand(&seed) % 600, ",profile=pcie-accelerator,watchdog_us=60",
                 i % 3 ? RP_CAPTURE_ON : RP_CAPTURE_AUTO, &known);
+}
+
+/* And where each step is in pieces between ops on the host. */
+RP_TEST(loss, in_any_piece_of_a_hybrid_step) {
+    answer known = known_answer();
+    uint64_t seed = 20;
+    placement = "hybrid";
+    for (int i = 0; i < 24; i++)
+        lose_at(1 + rp_test_rand(&seed) % 400, ",profile=p150-hybrid",
+                i % 3 ? RP_CAPTURE_ON : RP_CAPTURE_AUTO, &known);
+    placement = NULL;
 }
 
 RP_TEST(loss, while_loading_is_a_clean_refusal) {

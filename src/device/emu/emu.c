@@ -607,6 +607,7 @@ static void emu_properties(void *self, rp_device_properties *out) {
     out->graph_op_bytes = GRAPH_OP_BYTES;
     out->graph_region_bytes = emu->graph_region;
     out->watchdog_us = emu->watchdog_us;
+    out->advances_positions = emu->advances_positions;
     out->host_rules = emu->host_rules;
 }
 

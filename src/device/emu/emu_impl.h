@@ -181,7 +181,8 @@ void rp__emu_stream_drain(rp__emu_stream *s);
 typedef struct rp__emu {
     rp__emu_profile profile;
     const rp__body_set *bodies;
-    bool has_live_rows, has_capture, records_only, hides_temporaries, hides_estimates;
+    bool has_live_rows, has_capture, records_only, hides_temporaries, advances_positions,
+        hides_estimates;
     uint32_t n_queues;
     size_t graph_region; /* 0: dynamic */
     uint64_t fail_alloc_at, launch_fail_at;

@@ -128,6 +128,10 @@ static rp_status set_live_rows(rp__emu *emu, const char *value, rp_error *err) {
     return read_bool(value, &emu->has_live_rows, err);
 }
 
+static rp_status set_advance(rp__emu *emu, const char *value, rp_error *err) {
+    return read_bool(value, &emu->advances_positions, err);
+}
+
 static rp_status set_queues(rp__emu *emu, const char *value, rp_error *err) {
     static const char *const choices[] = {"1", "2"};
     int i;
@@ -174,6 +178,7 @@ static const emu_option options[] = {
     {"graph_region", set_graph_region},
     {"hidden_temporaries", set_hidden_temporaries},
     {"live_rows", set_live_rows},
+    {"advance", set_advance},
     {"queues", set_queues},
     {"fail_alloc_at", set_fail_alloc_at},
     {"launch_fail_at", set_launch_fail_at},

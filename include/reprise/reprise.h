@@ -253,8 +253,8 @@ RP_API rp_status rp_engine_submit(rp_engine *engine, const rp_request_options *o
                                   rp_request **out, rp_error *err);
 
 /* n requests for one prompt, which is computed once: choice i is out[i], with seed + i. Each is a
- * request of its own, to be read, cancelled and released. All or none. RP_EQUEUE when they do not
- * all find a place. */
+ * request of its own, to be read, cancelled and released; the prompt's log probabilities are with
+ * out[0]. All or none. RP_EQUEUE when they do not all find a place. */
 RP_API rp_status rp_engine_submit_n(rp_engine *engine, const rp_request_options *options, int n,
                                     rp_request **out, rp_error *err);
 

@@ -269,6 +269,7 @@ static rp_status create_all(rp_engine *e, const rp_request_options *o, int n, rp
     rp_status st = encode_prompt(e, o, &ids, err);
     for (int i = 0; i < n && st >= 0; i++, choice.sampling.seed++) {
         st = create(e, &choice, &ids, &out[i], err);
+        choice.n_prompt_logprobs = -1; /* the first has those */
         if (st < 0 || i == 0) continue;
         out[i]->task.arrival_ns = out[0]->task.arrival_ns;
         out[i]->task.deadline_ns = out[0]->task.deadline_ns;

@@ -345,6 +345,41 @@ RP_TEST(serving, new_options_are_checked_by_name) {
     rp_engine_destroy(e);
 }
 
+/* Choices, preemption, evictions and hits allocate nothing, once the steps are warm. */
+RP_TEST(serving, a_step_allocates_nothing_whatever_it_does) {
+    enum { N_TEXTS = 5, N_ROUNDS = 3 };
+    rp_engine_options eo = options(4, 64);
+    eo.n_blocks = 14;
+    eo.capture = RP_CAPTURE_OFF;
+    rp_engine *e = rp_answer_engine(eo);
+    rp_error err = {0};
+    static const char *const texts[N_TEXTS] = {"a first text that is long", "a first text that is",
+                                               "something else", "b", "a first text"};
+    uint64_t before = 0, after = 0;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        rp_request *r[1 + 2 * N_TEXTS];
+        rp_gate gate;
+        rp_request_options o = ask("x", 2);
+        rp_gate_put(&gate, &o); /* nobody steps while requests are made */
+        r[0] = rp_answer_submit(e, &o);
+        rp_gate_wait(&gate, 1);
+        for (int i = 0; i < N_TEXTS; i++) {
+            o = ask(texts[i], 30);
+            assert_ok(rp_engine_submit_n(e, &o, 2, &r[1 + 2 * i], &err), err);
+        }
+        before = rp_answer_stats(e).heap_allocs;
+        rp_gate_allow(&gate, RP_GATE_ALL);
+        for (int i = 0; i < 1 + 2 * N_TEXTS; i++)
+            assert_ok(rp_request_wait(r[i], NULL, NULL, &err), err);
+        after = rp_answer_stats(e).heap_allocs;
+        for (int i = 0; i < 1 + 2 * N_TEXTS; i++) rp_request_release(r[i]);
+    }
+    assert_int_equal(after, before); /* in the last round */
+    rp_engine_stats s = rp_answer_stats(e);
+    assert_true(s.n_preemptions > 0 && s.n_prefix_hits > 0);
+    rp_engine_destroy(e);
+}
+
 /* An option struct of an older caller ends earlier; the rest is as by default. */
 RP_TEST(serving, shorter_structs_of_older_callers_work) {
     rp_engine *e = open_tiny(1, 64);

@@ -89,7 +89,7 @@ static void compare(const way *w, const rp_answer *alone) {
         answer_all(e, w, alone);
     rp_engine_stats s = rp_answer_stats(e);
     assert_int_equal(s.n_prefix_hits > 0, w->prefix_cache);
-    if (w->n_blocks) assert_true(s.n_preemptions > 0);
+    if (w->n_blocks && !RP_STRESS) assert_true(s.n_preemptions > 0);
     if (w->capture == RP_CAPTURE_ON) assert_true(s.n_replays > 0);
     assert_int_equal(s.blocks_live, 0);
     rp_engine_destroy(e);
@@ -118,6 +118,7 @@ RP_TEST(bits, are_the_same_in_any_company) {
 
 /* T52: a prompt three times, with lengths around the end of a block. */
 RP_TEST(bits, a_cached_prefix_changes_nothing) {
+    RP_NEEDS_COUNTS();
     const way w = {"cached", 2, 512, 512, 2, 0, true, .capture = RP_CAPTURE_AUTO};
     static rp_answer first, again;
     for (size_t n = 15; n <= 17; n++) {
@@ -195,7 +196,8 @@ RP_TEST(bits, choices_are_the_answers_of_their_seeds) {
             rp_answer_take(r[i], &all[i]);
             rp_request_release(r[i]);
         }
-        if (max_seqs >= 5) assert_int_equal(rp_answer_stats(e).n_prompt_tokens, o.n_prompt_ids);
+        if (max_seqs >= 5 && !RP_STRESS)
+            assert_int_equal(rp_answer_stats(e).n_prompt_tokens, o.n_prompt_ids);
         for (int i = 0; i < 5; i++, o.sampling.seed++) {
             got = all[i];
             rp_answer_of(e, &o, &want);

@@ -448,6 +448,6 @@ RP_TEST(sched, random_walk_computes_every_token_from_the_right_rows) {
     int n_seeds = RP_TEST_IS_INSTRUMENTED ? 6 : 40;
     rp__sched_stats sum = {0};
     for (uint64_t seed = 1; seed <= (uint64_t)n_seeds; seed++) walk(seed, 10000, &sum);
-    assert_true(sum.n_preemptions > 1000); /* what is rare elsewhere is common here */
+    assert_true(sum.n_preemptions > 20 * (uint64_t)n_seeds); /* rare elsewhere, common here */
     assert_true(sum.n_prefix_hits > 2500 * (uint64_t)n_seeds);
 }

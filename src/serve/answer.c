@@ -53,7 +53,6 @@ void rp__answer_destroy(rp__answer *a) {
 }
 
 void rp__answer_cancel(rp__answer *a) {
-    if (a->is_cancelled) return;
     a->is_cancelled = true;
     for (size_t i = 0; i < a->n_submitted; i++)
         if (!a->choices[i].is_done) rp_request_cancel(a->requests[i]);
@@ -115,7 +114,8 @@ static void take_token(rp__choice *c, rp_request *request, const rp_event *ev) {
     if (a->ask.prompt_only) return;
     rp__bytes_add(&c->text, ev->text, ev->text_bytes);
     if (has_logprobs) rp__logprob_add(c, engine, ev);
-    if (a->ask.stream && n_waiting_bytes(c) > a->exchange->server->config.stream_buffer) {
+    if (a->ask.stream && !a->is_too_slow &&
+        n_waiting_bytes(c) > a->exchange->server->config.stream_buffer) {
         a->is_too_slow = true;
         rp__answer_cancel(a);
     }
@@ -207,10 +207,14 @@ static rp_status submit_prompt(rp__answer *a, rp_engine *engine, size_t i_prompt
     size_t n = (size_t)a->ask.n, first = i_prompt * n;
     expect(a, n);
     rp_status st = rp_engine_submit_n(engine, &o, a->ask.n, a->requests + first, err);
-    if (st < 0)
+    if (st < 0) {
         forget(a, first, n);
-    else
-        a->n_submitted = first + n;
+        return st;
+    }
+    pthread_mutex_lock(&a->exchange->lock);
+    a->n_submitted = first + n;
+    if (a->is_cancelled) rp__answer_cancel(a); /* the client left meanwhile */
+    pthread_mutex_unlock(&a->exchange->lock);
     return st;
 }
 
@@ -246,7 +250,7 @@ rp_status rp__answer_start(rp__answer *a, rp_engine *engine, rp__problem *p) {
     }
     pthread_mutex_lock(&x->lock);
     a->is_started = st >= 0;
-    if (st < 0 || x->is_gone) rp__answer_cancel(a);
+    if (st < 0) rp__answer_cancel(a);
     if (st >= 0) rp__exchange_wake(x);
     pthread_mutex_unlock(&x->lock);
     if (st < 0)

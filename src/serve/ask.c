@@ -97,6 +97,7 @@ static void set_defaults(rp__ask *ask, rp__ask_kind kind) {
 rp_status rp__ask_parse(rp__ask *ask, rp__ask_kind kind, rp__bytes *text,
                         const rp__ask_limits *limits, rp__problem *p) {
     set_defaults(ask, kind);
+    ask->max_id = limits->n_vocab - 1;
     RP_TRY(parse(ask, text, limits->max_depth, p));
     RP_TRY(rp__ask_take_fields(ask, limits, p));
     RP_TRY(require(ask, p));

@@ -31,6 +31,7 @@ typedef struct rp__ask {
     rp__ask_kind kind;
     json_t *root;
     rp__arena arena;
+    int32_t max_id; /* of tokens */
 
     const char *model; /* NULL: not said */
     char *messages;    /* JSON; NULL: none */
@@ -50,7 +51,7 @@ typedef struct rp__ask {
 
 typedef struct rp__ask_limits {
     size_t max_depth;
-    int64_t n_vocab;
+    int32_t n_vocab;
     bool ignore_unknown;
 } rp__ask_limits;
 

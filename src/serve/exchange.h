@@ -50,7 +50,7 @@ struct rp__exchange {
     bool is_whole, is_watched, is_head, wants_continue;
     rp__bytes body;
     rp__problem problem; /* found in the headers: said once the request is whole */
-    struct rp__link *link;
+    struct rp__link *link; /* NULL when its connection is done with it; under the server's lock */
 
     pthread_mutex_t lock; /* guards what follows */
     bool is_suspended;

@@ -96,7 +96,7 @@ static rp_status take_ids(rp__ask *ask, const char *name, const json_t *list, in
         char place[sizeof p->param];
         int64_t id;
         snprintf(place, sizeof place, "%s[%zu]", name, i);
-        RP_TRY(take_whole(place, json_array_get(list, i), 0, INT_MOST, &id, p));
+        RP_TRY(take_whole(place, json_array_get(list, i), 0, ask->max_id, &id, p));
         (*ids)[i] = (int32_t)id;
     }
     *n_ids = n;
@@ -212,13 +212,15 @@ static rp_status take_stop_ids(rp__ask *ask, const char *name, const json_t *v, 
 }
 
 /* "50256": the whole key, as OpenAI's objects have it. */
-static rp_status take_token_key(const char *name, const char *key, int32_t *id, rp__problem *p) {
+static rp_status take_token_key(const rp__ask *ask, const char *name, const char *key, int32_t *id,
+                                rp__problem *p) {
     int64_t n = 0;
     size_t i = 0;
-    for (; key[i] >= '0' && key[i] <= '9' && n <= INT32_MAX; i++) n = n * 10 + (key[i] - '0');
-    if (!i || key[i] || n > INT32_MAX)
-        return rp__refuse(p, RP_EINVAL, name, "%s has the key \"%.40s\", expected a token id", name,
-                          key);
+    for (; key[i] >= '0' && key[i] <= '9' && n <= ask->max_id; i++) n = n * 10 + (key[i] - '0');
+    if (!i || key[i] || n > ask->max_id)
+        return rp__refuse(p, RP_EINVAL, name,
+                          "%s has the key \"%.40s\", expected a token id, 0 to %d", name, key,
+                          (int)ask->max_id);
     *id = (int32_t)n;
     return RP_OK;
 }
@@ -234,7 +236,7 @@ static rp_status take_logit_bias(rp__ask *ask, const char *name, const json_t *v
     json_object_foreach((json_t *)v, key, value) {
         char place[sizeof p->param];
         double number;
-        RP_TRY(take_token_key(name, key, &bias[n].id, p));
+        RP_TRY(take_token_key(ask, name, key, &bias[n].id, p));
         snprintf(place, sizeof place, "%s.%s", name, key);
         RP_TRY(take_number(place, value, -100, 100, &number, p));
         bias[n++].bias = (float)number;

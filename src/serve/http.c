@@ -105,6 +105,8 @@ static rp__exchange *begin(rp__server *s, struct MHD_Connection *connection, con
     take_name(x);
     take_origin(x);
     check_headers(x);
+    x->is_watched = x->route && !x->route->is_quick;
+    if (x->is_watched) rp__watch_add(s, x);
     return x;
 }
 
@@ -141,6 +143,13 @@ static void set_waiting(rp__server *s, rp__link *link, bool is_waiting) {
     pthread_mutex_unlock(&s->lock);
 }
 
+/* The watcher looks at an exchange's connection as long as it has one. */
+static void forget_link(rp__server *s, rp__exchange *x) {
+    pthread_mutex_lock(&s->lock);
+    x->link = NULL;
+    pthread_mutex_unlock(&s->lock);
+}
+
 /* ---- handling ---- */
 
 static bool check_server(rp__exchange *x) {
@@ -163,8 +172,6 @@ static void handle(rp__exchange *x) {
     } else if (x->route->is_quick) {
         x->route->handle(x);
     } else {
-        x->is_watched = true;
-        rp__watch_add(x->server, x);
         rp__workers_add(x->server, x);
     }
 }
@@ -311,6 +318,7 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
     x->ended_ns = rp__clock_ns();
     rp__exchange_abandon(x);
     set_waiting(cls, x->link, true);
+    forget_link(cls, x);
     rp__exchange_let_go(x);
 }
 

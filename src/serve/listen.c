@@ -12,7 +12,11 @@
 #include "base/fail.h"
 #include "serve/server_impl.h"
 
-enum { BACKLOG = 511 }; /* the kernel caps it; a burst of clients should not be refused */
+enum {
+    BACKLOG = 511,        /* the kernel caps it; a burst of clients should not be refused */
+    SEND_BUFFER = 128 << 10 /* of each connection: what waits for a slow reader should wait here, in
+                               little, and not in megabytes of the kernel's */
+};
 
 static rp_status fail_bind(const rp__server *s, int why, rp_error *err) {
     const rp__server_config *c = &s->config;
@@ -27,12 +31,13 @@ static rp_status fail_bind(const rp__server *s, int why, rp_error *err) {
 }
 
 static int open_address(const struct addrinfo *a, int *why) {
-    int on = 1, fd = socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int on = 1, send_buffer = SEND_BUFFER, fd = socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         *why = errno;
         return -1;
     }
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof send_buffer); /* inherited */
     if (!bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, BACKLOG)) return fd;
     *why = errno;
     close(fd);

@@ -108,14 +108,19 @@ static rp_status check_members(const place *at, const json_t *message, rp__probl
     return RP_OK;
 }
 
-static rp_status take_message(size_t i, json_t *message, rp__problem *p) {
+static rp_status take_message(const rp__ask *ask, size_t i, json_t *message, rp__problem *p) {
     place at;
     const char *role;
     snprintf(at.text, sizeof at.text, "messages[%zu]", i);
     if (!json_is_object(message)) return refuse_at(&at, "", RP_EINVAL, "is not an object", p);
     RP_TRY(take_role(&at, message, &role, p));
     RP_TRY(check_members(&at, message, p));
-    return take_content(&at, message, !strcmp(role, "assistant"), p);
+    RP_TRY(take_content(&at, message, !strcmp(role, "assistant"), p));
+    const json_t *content = json_object_get(message, "content");
+    if (ask->kind == RP_ASK_CHAT ||
+        strlen(json_string_value(content)) == json_string_length(content))
+        return RP_OK;
+    return refuse_at(&at, ".content", RP_EINVAL, "has a zero byte, where a text would end", p);
 }
 
 rp_status rp__ask_take_messages(rp__ask *ask, const json_t *value, rp__problem *p) {
@@ -124,7 +129,7 @@ rp_status rp__ask_take_messages(rp__ask *ask, const json_t *value, rp__problem *
     if (!json_is_array(value))
         return rp__refuse(p, RP_EINVAL, "messages", "messages is not a list");
     if (!json_array_size(value)) return rp__refuse(p, RP_EINVAL, "messages", "messages is empty");
-    json_array_foreach((json_t *)value, i, message) RP_TRY(take_message(i, message, p));
+    json_array_foreach((json_t *)value, i, message) RP_TRY(take_message(ask, i, message, p));
     ask->messages = rp__ask_dump(value);
     return ask->messages ? RP_OK : no_memory(p);
 }

@@ -86,8 +86,12 @@ static rp_status wait_idle(rp__server *s, int timeout_ms) {
 
 rp_status rp__server_drain(rp__server *s, int timeout_ms) {
     int open = RP_SERVER_OPEN;
-    if (atomic_compare_exchange_strong(&s->state, &open, RP_SERVER_DRAINING))
+    if (atomic_compare_exchange_strong(&s->state, &open, RP_SERVER_DRAINING)) {
         rp__http_stop_listening(s);
+        pthread_mutex_lock(&s->lock);
+        rp__watch_end_links(s, UINT64_MAX); /* what they would bring would be refused */
+        pthread_mutex_unlock(&s->lock);
+    }
     return wait_idle(s, timeout_ms);
 }
 

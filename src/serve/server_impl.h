@@ -76,6 +76,8 @@ rp_status rp__watch_start(rp__server *s, rp_error *err);
 void rp__watch_add(rp__server *s, rp__exchange *x); /* tells when the client leaves */
 void rp__watch_remove(rp__server *s, rp__exchange *x);
 void rp__watch_wake(rp__server *s);
+/* Ends connections that should have brought a request by `now`; under the lock. */
+void rp__watch_end_links(rp__server *s, uint64_t now);
 void rp__watch_stop(rp__server *s);
 
 /* listen.c: a listening socket for config.host and port; fills url and socket_path. */

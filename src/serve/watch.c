@@ -29,11 +29,13 @@ void rp__watch_remove(rp__server *s, rp__exchange *x) {
 }
 
 /* The event may be older than the exchange's end: it is looked for by its number. Only this thread
- * frees exchanges, so what is found stays. */
+ * frees exchanges, so what is found stays. A connection whose request will never be whole is ended
+ * here: MHD would wait for the rest. */
 static void see_leave(rp__server *s, uint64_t id) {
     pthread_mutex_lock(&s->lock);
     rp__exchange *x = s->live;
     while (x && x->id != id) x = x->next;
+    if (x && x->link && x->link->is_waiting) shutdown(x->link->fd, SHUT_RDWR);
     pthread_mutex_unlock(&s->lock);
     if (x) rp__exchange_abandon(x);
 }
@@ -83,14 +85,14 @@ static void ping(const rp__server *s, rp__exchange *x, uint64_t now) {
 }
 
 /* Reads and writes of a socket that is shut down end at once, and its connection with them. */
-static void end_slow_links(rp__server *s, uint64_t now) {
+void rp__watch_end_links(rp__server *s, uint64_t now) {
     for (rp__link *l = s->links; l; l = l->next)
-        if (l->is_waiting && now > l->until_ns) shutdown(l->fd, SHUT_RDWR);
+        if (l->is_waiting && now >= l->until_ns) shutdown(l->fd, SHUT_RDWR);
 }
 
 static void tick(rp__server *s, uint64_t now, uint64_t *summary_ns) {
     pthread_mutex_lock(&s->lock);
-    end_slow_links(s, now);
+    rp__watch_end_links(s, now);
     for (rp__exchange *x = s->config.ping_seconds > 0 ? s->live : NULL; x; x = x->next)
         ping(s, x, now);
     pthread_mutex_unlock(&s->lock);

@@ -23,7 +23,9 @@ class Server:
     """`with Server(model, "--alias", "toy") as server: server.post("/v1/completions", {...})`"""
 
     def __init__(self, model, *args, env=None, wait=True, port=0, binary=REPRISE):
-        command = [str(binary), "serve", str(model), "--port", str(port), *map(str, args)]
+        # One thread: on a busy machine two wait for each other.
+        command = [str(binary), "serve", str(model), "--port", str(port), "-t", "1"]
+        command += map(str, args)
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env=env or environment(),
@@ -208,6 +210,10 @@ class Raw:
             while more := self.socket.recv(65536):
                 got += more
         return got
+
+    def take_rest_of_stream(self):
+        """Up to the end of a chunked body."""
+        return self.take(b"\r\n0\r\n\r\n")
 
     def reset(self):
         """Ends the connection with a reset instead of a farewell."""

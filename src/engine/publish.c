@@ -66,6 +66,7 @@ void rp__publish_done(rp_engine *e, rp_request *r, rp_finish finish, const rp_er
     size_t from = r->text.n;
     finish_text(r, &finish);
     r->usage = usage_of(r);
+    e->stats.n_generated_tokens += r->usage.n_generated - r->n_tokens; /* that ended it, untold */
     r->finish = finish;
     if (error) r->error = *error;
     e->n_open--;

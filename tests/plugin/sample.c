@@ -5,7 +5,7 @@
  * it does not run, it says it does not support. Arguments are not checked here: the device layer
  * did.
  *
- * SAMPLE_ABI and SAMPLE_BYTES build broken variants for the tests of loading. */
+ * Its option lost_at=N loses it for good at the N-th op. SAMPLE_ABI and SAMPLE_BYTES build broken variants for the tests of loading. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,8 @@ typedef struct graph {
 } graph;
 
 typedef struct sample {
-    graph *recording; /* NULL: not capturing */
+    graph *recording;   /* NULL: not capturing */
+    long n_ops, lost_at; /* the op with this number loses the device, for good; 0: none */
 } sample;
 
 static rp_status fail(rp_error *err, rp_status code, const char *text) {
@@ -161,8 +162,10 @@ static rp_status sample_prepare(void *self, const rp_op *op, rp_error *err) {
 }
 
 static rp_status sample_run(void *self, uint32_t queue, const rp_op *op, rp_error *err) {
-    graph *g = ((sample *)self)->recording;
+    sample *s = self;
+    graph *g = s->recording;
     (void)queue;
+    if (++s->n_ops == s->lost_at) return fail(err, RP_EDEVICE_LOST, "lost, as it was asked to be");
     if (g && g->n == MAX_OPS) return fail(err, RP_ELIMIT, "a graph holds 1024 ops");
     if (g)
         g->ops[g->n++] = *op;
@@ -256,9 +259,14 @@ static size_t sample_graph_bytes(void *self, void *handle) {
 /* ---- the table ---- */
 
 static rp_status sample_open(const rp_device_config *config, void **self, rp_error *err) {
-    (void)config;
-    *self = calloc(1, sizeof(sample));
-    return *self ? RP_OK : fail(err, RP_ENOMEM, "out of memory");
+    static const char key[] = "lost_at=";
+    sample *s;
+    if (config->is_reopen) return fail(err, RP_EDEVICE_LOST, "it stays lost");
+    *self = s = calloc(1, sizeof *s);
+    if (!s) return fail(err, RP_ENOMEM, "out of memory");
+    if (config->options && !strncmp(config->options, key, sizeof key - 1))
+        s->lost_at = strtol(config->options + sizeof key - 1, NULL, 10);
+    return RP_OK;
 }
 
 static void sample_close(void *self) {

@@ -213,7 +213,7 @@ static rp_status submit_prompt(rp__answer *a, rp_engine *engine, size_t i_prompt
     }
     pthread_mutex_lock(&a->exchange->lock);
     a->n_submitted = first + n;
-    if (a->is_cancelled) rp__answer_cancel(a); /* the client left meanwhile */
+    if (a->exchange->is_gone) rp__answer_cancel(a); /* the client left meanwhile */
     pthread_mutex_unlock(&a->exchange->lock);
     return st;
 }

@@ -10,8 +10,8 @@
 #include "serve/server_impl.h"
 
 static void name_exchange(rp__exchange *x) {
-    uint64_t random[2] = {rp__clock_ns(), x->id};
-    if (getentropy(random, sizeof random)) random[1] ^= (uint64_t)(uintptr_t)x;
+    uint64_t random[2] = {rp__clock_ns(), (uint64_t)(uintptr_t)x};
+    if (getentropy(random, sizeof random)) random[0]++;
     snprintf(x->name, sizeof x->name, "%016llx%08llx", (unsigned long long)random[0],
              (unsigned long long)random[1] & 0xffffffff);
 }
@@ -20,7 +20,6 @@ static bool enlist(rp__server *s, rp__exchange *x) {
     pthread_mutex_lock(&s->lock);
     bool is_open = atomic_load(&s->state) != RP_SERVER_CLOSING;
     if (is_open) {
-        x->id = ++s->next_id;
         x->next = s->live;
         if (s->live) s->live->prev = x;
         s->live = x;
@@ -35,7 +34,6 @@ rp__exchange *rp__exchange_create(rp__server *s, const char *method, const char 
     if (!x) return NULL;
     x->server = s;
     x->began_ns = rp__clock_ns();
-    x->fd = -1;
     atomic_init(&x->n_holders, 1);
     pthread_mutex_init(&x->lock, NULL);
     snprintf(x->method, sizeof x->method, "%s", method);

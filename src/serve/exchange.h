@@ -34,7 +34,6 @@ struct rp__exchange {
     rp__exchange *prev, *next; /* in server->live */
     rp__exchange *next_listed; /* in the list of work, then in that of what is done */
     atomic_int n_holders;
-    uint64_t id;
     char name[129]; /* x-request-id */
     char method[8];
     char *path;
@@ -42,15 +41,14 @@ struct rp__exchange {
 
     /* The sockets' thread's until the request is whole, then read only. */
     struct MHD_Connection *connection;
-    int fd;
     const rp__route *route;
     const char *tail;    /* of the path, behind a prefix route's */
     const char *origin;  /* of a page that may read the answer; NULL */
     const char *allow;   /* methods, for 405 */
-    bool is_whole, is_watched, is_head, wants_continue;
+    bool is_whole, is_head, wants_continue;
     rp__bytes body;
     rp__problem problem; /* found in the headers: said once the request is whole */
-    struct rp__link *link; /* NULL when its connection is done with it; under the server's lock */
+    struct rp__link *link; /* its connection's, to the end of the exchange there; NULL: none */
 
     pthread_mutex_t lock; /* guards what follows */
     bool is_suspended;

@@ -95,7 +95,6 @@ static rp__exchange *begin(rp__server *s, struct MHD_Connection *connection, con
     rp__exchange *x = rp__exchange_create(s, method, url);
     if (!x) return NULL;
     x->connection = connection;
-    x->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     x->link = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
                   ->socket_context;
     x->is_head = !strcmp(method, "HEAD");
@@ -105,26 +104,14 @@ static rp__exchange *begin(rp__server *s, struct MHD_Connection *connection, con
     take_name(x);
     take_origin(x);
     check_headers(x);
-    x->is_watched = x->route && !x->route->is_quick;
-    if (x->is_watched) rp__watch_add(s, x);
     return x;
 }
 
 /* ---- the body ---- */
 
-/* A body that keeps coming keeps its connection: a second for so many bytes. */
-enum { LEAST_BYTES_PER_SECOND = 16 << 10 };
-
-static void extend(rp__server *s, rp__link *link, size_t n) {
-    if (!link) return;
-    pthread_mutex_lock(&s->lock);
-    link->until_ns += (uint64_t)n * (1000000000u / LEAST_BYTES_PER_SECOND);
-    pthread_mutex_unlock(&s->lock);
-}
-
 static void take_body(rp__exchange *x, const char *p, size_t n) {
     const rp__server_config *c = &x->server->config;
-    extend(x->server, x->link, n);
+    rp__watch_extend(x->server, x->link, n);
     if (x->problem.http) return;
     if (n > c->max_body - x->body.n) {
         rp__refuse_http(&x->problem, 413, "body_too_large",
@@ -133,21 +120,6 @@ static void take_body(rp__exchange *x, const char *p, size_t n) {
         rp__refuse(&x->problem, RP_ENOMEM, NULL, "out of memory for the request");
     }
     if (x->problem.http) rp__bytes_clear(&x->body);
-}
-
-static void set_waiting(rp__server *s, rp__link *link, bool is_waiting) {
-    if (!link) return;
-    pthread_mutex_lock(&s->lock);
-    link->is_waiting = is_waiting;
-    link->until_ns = rp__clock_ns() + (uint64_t)(s->config.idle_seconds * 1e9);
-    pthread_mutex_unlock(&s->lock);
-}
-
-/* The watcher looks at an exchange's connection as long as it has one. */
-static void forget_link(rp__server *s, rp__exchange *x) {
-    pthread_mutex_lock(&s->lock);
-    x->link = NULL;
-    pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- handling ---- */
@@ -302,7 +274,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
     }
     if (!x->is_whole) {
         x->is_whole = true;
-        set_waiting(x->server, x->link, false);
+        rp__watch_answer(x->server, x->link, x);
         handle(x);
     }
     return go_on(x);
@@ -314,39 +286,22 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
     (void)connection, (void)how;
     if (!x) return;
     *context = NULL;
-    if (x->is_watched) rp__watch_remove(cls, x);
     x->ended_ns = rp__clock_ns();
+    rp__watch_request(cls, x->link);
     rp__exchange_abandon(x);
-    set_waiting(cls, x->link, true);
-    forget_link(cls, x);
     rp__exchange_let_go(x);
 }
 
 static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode what) {
     rp__server *s = cls;
-    rp__link *link = *context;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        *context = link = rp__calloc(1, sizeof *link);
-        if (!link) return;
-        link->fd =
-            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        pthread_mutex_lock(&s->lock);
-        link->next = s->links;
-        if (s->links) s->links->prev = link;
-        s->links = link;
-        pthread_mutex_unlock(&s->lock);
-        set_waiting(s, link, true);
-        return;
+        *context = rp__watch_add(
+            s, MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
+    } else {
+        rp__watch_remove(s, *context);
+        *context = NULL;
     }
-    if (!link) return;
-    pthread_mutex_lock(&s->lock);
-    if (link->prev) link->prev->next = link->next;
-    else s->links = link->next;
-    if (link->next) link->next->prev = link->prev;
-    pthread_mutex_unlock(&s->lock);
-    *context = NULL;
-    rp__free(link);
 }
 
 static void on_log(void *cls, const char *fmt, va_list ap) {

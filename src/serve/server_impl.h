@@ -22,12 +22,15 @@ typedef enum rp__server_state {
     RP_SERVER_CLOSING   /* ends every connection */
 } rp__server_state;
 
-/* A connection, for the time between its requests. */
+/* A connection. While it is there one of these is in server->links; guarded by the server's lock. */
 typedef struct rp__link {
     struct rp__link *prev, *next;
+    uint64_t id;
     int fd;
-    bool is_waiting; /* for a whole request */
+    bool is_left;          /* the client sends nothing any more */
+    bool is_waiting;       /* for a whole request, until then: */
     uint64_t until_ns;
+    rp__exchange *exchange; /* whose answer is being made; NULL: none is */
 } rp__link;
 
 struct rp__server {
@@ -71,10 +74,16 @@ rp_status rp__workers_start(rp__server *s, rp_error *err);
 void rp__workers_add(rp__server *s, rp__exchange *x);
 void rp__workers_stop(rp__server *s);
 
-/* watch.c */
+/* watch.c: connections, from their start to their end. */
 rp_status rp__watch_start(rp__server *s, rp_error *err);
-void rp__watch_add(rp__server *s, rp__exchange *x); /* tells when the client leaves */
-void rp__watch_remove(rp__server *s, rp__exchange *x);
+rp__link *rp__watch_add(rp__server *s, int fd); /* NULL: out of memory */
+void rp__watch_remove(rp__server *s, rp__link *link);
+/* Between requests: it has so many seconds for the next one. */
+void rp__watch_request(rp__server *s, rp__link *link);
+/* An answer is being made; when the client leaves, or has left, it is abandoned. */
+void rp__watch_answer(rp__server *s, rp__link *link, rp__exchange *x);
+/* Part of a body came: more time for the rest. */
+void rp__watch_extend(rp__server *s, rp__link *link, size_t bytes);
 void rp__watch_wake(rp__server *s);
 /* Ends connections that should have brought a request by `now`; under the lock. */
 void rp__watch_end_links(rp__server *s, uint64_t now);

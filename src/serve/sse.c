@@ -58,17 +58,24 @@ static bool find_failure(const rp__answer *a, rp__problem *p) {
     return false;
 }
 
+/* Whether a first chunk is due beside what text brings: the role of a chat, an echoed prompt. It
+ * comes with the first token, as clients take it for that. */
+static bool has_opening(const rp__answer *a, const rp__choice *c) {
+    bool is_due = a->ask.kind == RP_ASK_CHAT || c->echo.n > 0;
+    return is_due && !c->is_begun && (c->has_token || c->is_done);
+}
+
 /* One event of this choice, if it has something to say. */
 static bool add_event(rp__answer *a, rp__choice *c) {
-    bool is_last = c->is_done && !c->is_told && c->is_begun && !has_more(c);
-    if (c->is_begun && !has_more(c) && !is_last) return false;
+    bool is_chunk = has_opening(a, c) || has_more(c);
+    if (!is_chunk && (!c->is_done || c->is_told)) return false;
     begin_event(&a->out);
-    if (is_last)
-        rp__reply_last_chunk(a, c, &a->out);
-    else
+    if (is_chunk)
         rp__reply_chunk(a, c, &a->out);
+    else
+        rp__reply_last_chunk(a, c, &a->out);
     end_event(&a->out);
-    c->is_told = is_last;
+    c->is_told = !is_chunk;
     return true;
 }
 

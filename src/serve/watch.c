@@ -8,36 +8,108 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "serve/log_line.h"
 #include "serve/server_impl.h"
 
-enum { TICK_MS = 500, WAKE_ID = 0 /* of the eventfd; exchanges count from 1 */ };
+enum { TICK_MS = 500, WAKE_ID = 0 /* of the eventfd; connections count from 1 */ };
 
-/* ---- clients that leave ---- */
+/* ---- connections ---- */
 
-void rp__watch_add(rp__server *s, rp__exchange *x) {
-    /* A half-closed connection counts as left: nobody tells the two apart before it is too late to
-     * save the work. Once only: the socket stays so. */
-    struct epoll_event e = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = x->id};
-    epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, x->fd, &e);
+/* A body that keeps coming keeps its connection: a second for so many bytes. */
+enum { LEAST_BYTES_PER_SECOND = 16 << 10 };
+
+static void expect_request(const rp__server *s, rp__link *link) {
+    link->is_waiting = true;
+    link->exchange = NULL;
+    link->until_ns = rp__clock_ns() + (uint64_t)(s->config.idle_seconds * 1e9);
 }
 
-void rp__watch_remove(rp__server *s, rp__exchange *x) {
-    epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, x->fd, NULL);
+rp__link *rp__watch_add(rp__server *s, int fd) {
+    rp__link *link = rp__calloc(1, sizeof *link);
+    if (!link) return NULL;
+    link->fd = fd;
+    pthread_mutex_lock(&s->lock);
+    expect_request(s, link);
+    link->id = ++s->next_id;
+    link->next = s->links;
+    if (s->links) s->links->prev = link;
+    s->links = link;
+    pthread_mutex_unlock(&s->lock);
+    /* Once only: a client that has left stays away. */
+    struct epoll_event e = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = link->id};
+    epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e);
+    return link;
 }
 
-/* The event may be older than the exchange's end: it is looked for by its number. Only this thread
- * frees exchanges, so what is found stays. A connection whose request will never be whole is ended
- * here: MHD would wait for the rest. */
+void rp__watch_remove(rp__server *s, rp__link *link) {
+    if (!link) return;
+    epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
+    pthread_mutex_lock(&s->lock);
+    if (link->prev)
+        link->prev->next = link->next;
+    else
+        s->links = link->next;
+    if (link->next) link->next->prev = link->prev;
+    pthread_mutex_unlock(&s->lock);
+    rp__free(link);
+}
+
+void rp__watch_request(rp__server *s, rp__link *link) {
+    if (!link) return;
+    pthread_mutex_lock(&s->lock);
+    expect_request(s, link);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void rp__watch_extend(rp__server *s, rp__link *link, size_t bytes) {
+    if (!link) return;
+    pthread_mutex_lock(&s->lock);
+    link->until_ns += (uint64_t)bytes * (1000000000u / LEAST_BYTES_PER_SECOND);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void rp__watch_answer(rp__server *s, rp__link *link, rp__exchange *x) {
+    if (!link) return;
+    bool is_slow = x->route && !x->route->is_quick;
+    pthread_mutex_lock(&s->lock);
+    link->is_waiting = false;
+    link->exchange = is_slow ? x : NULL; /* what is answered at once is answered to all */
+    if (link->exchange && link->is_left) rp__exchange_abandon(x);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Reads and writes of a socket that is shut down end at once, and its connection with them. */
+static void end_link(const rp__link *link) {
+    shutdown(link->fd, SHUT_RDWR);
+}
+
+/* Nothing more can come of it: MHD would wait for the rest of a request. */
+static bool is_over(const rp__link *link) {
+    char c;
+    return link->is_waiting && link->is_left &&
+           recv(link->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+/* A client that closes only its own direction counts as gone too: nobody can tell the two apart
+ * before it is too late to save the work. */
 static void see_leave(rp__server *s, uint64_t id) {
     pthread_mutex_lock(&s->lock);
-    rp__exchange *x = s->live;
-    while (x && x->id != id) x = x->next;
-    if (x && x->link && x->link->is_waiting) shutdown(x->link->fd, SHUT_RDWR);
+    rp__link *link = s->links;
+    while (link && link->id != id) link = link->next;
+    if (link) {
+        link->is_left = true;
+        if (link->exchange) rp__exchange_abandon(link->exchange);
+        if (is_over(link)) end_link(link);
+    }
     pthread_mutex_unlock(&s->lock);
-    if (x) rp__exchange_abandon(x);
+}
+
+void rp__watch_end_links(rp__server *s, uint64_t now) {
+    for (rp__link *l = s->links; l; l = l->next)
+        if ((l->is_waiting && now >= l->until_ns) || is_over(l)) end_link(l);
 }
 
 /* ---- what is over ---- */
@@ -82,12 +154,6 @@ static void ping(const rp__server *s, rp__exchange *x, uint64_t now) {
         rp__exchange_wake(x);
     }
     pthread_mutex_unlock(&x->lock);
-}
-
-/* Reads and writes of a socket that is shut down end at once, and its connection with them. */
-void rp__watch_end_links(rp__server *s, uint64_t now) {
-    for (rp__link *l = s->links; l; l = l->next)
-        if (l->is_waiting && now >= l->until_ns) shutdown(l->fd, SHUT_RDWR);
 }
 
 static void tick(rp__server *s, uint64_t now, uint64_t *summary_ns) {

@@ -161,11 +161,17 @@ static rp_status sample_prepare(void *self, const rp_op *op, rp_error *err) {
     return RP_OK;
 }
 
+/* Counts ops that run. */
+static bool is_lost(sample *s, size_t n) {
+    s->n_ops += (long)n;
+    return s->lost_at && s->n_ops >= s->lost_at;
+}
+
 static rp_status sample_run(void *self, uint32_t queue, const rp_op *op, rp_error *err) {
     sample *s = self;
     graph *g = s->recording;
     (void)queue;
-    if (++s->n_ops == s->lost_at) return fail(err, RP_EDEVICE_LOST, "lost, as it was asked to be");
+    if (is_lost(s, 1)) return fail(err, RP_EDEVICE_LOST, "lost, as it was asked to be");
     if (g && g->n == MAX_OPS) return fail(err, RP_ELIMIT, "a graph holds 1024 ops");
     if (g)
         g->ops[g->n++] = *op;
@@ -241,7 +247,8 @@ static void sample_capture_abort(void *self, uint32_t queue) {
 
 static rp_status sample_replay(void *self, uint32_t queue, void *handle, rp_error *err) {
     const graph *g = handle;
-    (void)self, (void)queue, (void)err;
+    (void)queue;
+    if (is_lost(self, g->n)) return fail(err, RP_EDEVICE_LOST, "lost, as it was asked to be");
     for (size_t i = 0; i < g->n; i++) run_now(&g->ops[i]);
     return RP_OK;
 }

@@ -150,8 +150,8 @@ def test_pipelined_requests_are_answered_in_order(server):
         for i in range(3):
             raw.post(TEXT, ask, f"x-request-id: number-{i}\r\n")
         got = b""
-        for i in range(3):
-            got += raw.take(b'"usage"')
+        while got.count(b'"usage"') < 3:
+            got += raw.socket.recv(4096)
         ids = [line for line in got.decode().splitlines() if line.startswith("x-request-id")]
         assert ids == [f"x-request-id: number-{i}" for i in range(3)]
 
@@ -167,8 +167,6 @@ def test_pings_keep_a_silent_stream(tmp_path):
             busy.post(TEXT, {"prompt": "\n", "max_tokens": 1 << 20, "stream": True})
             busy.take(b"data: ")
             waiting.post(TEXT, {"prompt": "\n", "max_tokens": 3, "stream": True})
-            # The first chunk of a text comes with its first token.
-            got = waiting.take(b": still working")
-            assert b"data: " not in got or b'"text": ""' in got
+            assert b"data: " not in waiting.take(b": still working")
             busy.reset()
             waiting.take(b"[DONE]")

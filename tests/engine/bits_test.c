@@ -133,7 +133,8 @@ RP_TEST(bits, a_cached_prefix_changes_nothing) {
         for (int i = 0; i < 3; i++) {
             rp_answer_of(e, &o, &again);
             rp_answer_assert_same(&first, &again);
-            assert_int_equal(again.usage.n_cached, i == 0 ? 0 : n == 17 ? 16 : 8);
+            size_t found = RP_STRESSED(n == 17 ? 16 : 8, n - 1); /* whole blocks */
+            assert_int_equal(again.usage.n_cached, i == 0 ? 0 : found);
         }
         o.cache_salt = "another";
         rp_answer_of(e, &o, &again);

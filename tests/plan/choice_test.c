@@ -20,6 +20,7 @@ static void decode(workload *w, int n_steps) {
 /* Whole steps can be captured: nothing is on the host until it is measured that nothing should be.
  */
 RP_TEST(choice, host_free_replay_beats_hybrid_at_one_token) {
+    RP_NEEDS_COUNTS();
     static workload w, off;
     open_auto(&w, RP_CAPTURE_AUTO, 32);
     workload_open(&off, "emu", "profile=p150-hybrid", RP_CAPTURE_OFF, 32);

@@ -77,14 +77,17 @@ static rp_status check_together(rp__ask *ask, rp__problem *p) {
     return RP_OK;
 }
 
+rp_sampling rp__ask_default_sampling(void) {
+    return (rp_sampling){.temperature = 1,
+                         .top_p = 1,
+                         .repetition_penalty = 1,
+                         .penalty_last_n = -1,
+                         .seed = rp_sampling_default().seed};
+}
+
 static void set_defaults(rp__ask *ask, rp__ask_kind kind) {
     rp_request_options o = rp_request_options_default();
-    /* OpenAI's: the model's own distribution, unless the client says otherwise. */
-    o.sampling = (rp_sampling){.temperature = 1,
-                               .top_p = 1,
-                               .repetition_penalty = 1,
-                               .penalty_last_n = -1,
-                               .seed = o.sampling.seed};
+    o.sampling = rp__ask_default_sampling();
     if (kind == RP_ASK_COMPLETION) o.max_tokens = 16;
     *ask = (rp__ask){.kind = kind,
                      .options = o,

@@ -60,6 +60,9 @@ rp_status rp__ask_parse(rp__ask *ask, rp__ask_kind kind, rp__bytes *text,
                         const rp__ask_limits *limits, rp__problem *p);
 void rp__ask_clear(rp__ask *ask);
 
+/* OpenAI's: the model's own distribution, unless the client says otherwise. */
+rp_sampling rp__ask_default_sampling(void);
+
 /* ---- between the files of this module ---- */
 
 /* messages.c: OpenAI's message shapes to {role, content, ...} with string contents; refused by

@@ -57,6 +57,7 @@ struct rp__exchange {
     bool wants_ping;
     int http;
     const char *content_type;
+    const char *policy; /* of a page: its Content-Security-Policy; NULL */
     int retry_after;
     rp__bytes reply;
     rp__answer *answer; /* set by the handler: the reply is made of it, see answer.h */

@@ -158,6 +158,9 @@ static void add_headers(const rp__exchange *x, struct MHD_Response *r) {
     char seconds[16];
     add_header(r, "Content-Type", x->content_type);
     add_header(r, "x-request-id", x->name);
+    add_header(r, "X-Content-Type-Options", "nosniff");
+    add_header(r, "Content-Security-Policy", x->policy);
+    add_header(r, "Referrer-Policy", x->policy ? "no-referrer" : NULL);
     add_header(r, "Allow", x->http == 405 ? x->allow : NULL);
     add_header(r, "WWW-Authenticate", x->http == 401 ? "Bearer" : NULL);
     snprintf(seconds, sizeof seconds, "%d", x->retry_after);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/json_writer.h"
+#include "serve/ask.h"
 #include "serve/page.h"
 #include "serve/route.h"
 #include "serve/server_impl.h"
@@ -9,6 +10,7 @@
 void rp__route_page(rp__exchange *x) {
     rp__bytes out = {0};
     rp__bytes_add(&out, rp__page_html, rp__page_html_bytes);
+    x->policy = rp__page_policy;
     rp__exchange_reply(x, 200, "text/html; charset=utf-8", &out);
 }
 
@@ -61,6 +63,20 @@ void rp__route_metrics(rp__exchange *x) {
         rp__exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
 }
 
+/* What an answer is sampled with when the client says nothing. */
+static void add_defaults(rp__bytes *out) {
+    rp_sampling d = rp__ask_default_sampling();
+    rp__json_open(out, "default_generation_settings", '{');
+    rp__json_num(out, "temperature", d.temperature);
+    rp__json_num(out, "top_p", d.top_p);
+    rp__json_int(out, "top_k", d.top_k);
+    rp__json_num(out, "min_p", d.min_p);
+    rp__json_num(out, "repetition_penalty", d.repetition_penalty);
+    rp__json_num(out, "presence_penalty", d.presence_penalty);
+    rp__json_num(out, "frequency_penalty", d.frequency_penalty);
+    rp__json_close(out, '}');
+}
+
 void rp__route_props(rp__exchange *x) {
     const rp__server *s = x->server;
     rp__bytes out = {0};
@@ -77,6 +93,7 @@ void rp__route_props(rp__exchange *x) {
     rp__json_int(&out, "n_ctx_train", s->info.n_ctx_train);
     rp__json_int(&out, "total_slots", s->config.max_seqs);
     rp__json_bool(&out, "has_chat_template", s->info.has_chat_template);
+    add_defaults(&out);
     rp__json_str(&out, "build_info", s->fingerprint);
     rp__json_close(&out, '}');
     rp__exchange_reply_json(x, &out);

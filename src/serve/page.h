@@ -1,4 +1,5 @@
-/* The web page at "/": page.html, made into a byte array when the project is built. */
+/* The web page at "/": page.html, made into a byte array when the project is built, and the
+ * Content-Security-Policy it is sent with, which names its script and style by their hashes. */
 #ifndef RP_SERVE_PAGE_H
 #define RP_SERVE_PAGE_H
 
@@ -6,5 +7,6 @@
 
 extern const char rp__page_html[];
 extern const size_t rp__page_html_bytes;
+extern const char rp__page_policy[];
 
 #endif

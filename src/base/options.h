@@ -29,7 +29,8 @@ typedef enum rp__command {
     RP_CMD_VERSION = 1 << 7,
     RP_CMD_HELP = 1 << 8,
     RP_CMD_SERVE = 1 << 9,
-    RP_CMD_TUNE = 1 << 10
+    RP_CMD_TUNE = 1 << 10,
+    RP_CMD_BENCH_SERVE = 1 << 11
 } rp__command;
 
 typedef struct rp__command_info {
@@ -113,6 +114,16 @@ typedef enum rp__option_id {
     RP_OPT_BENCH_DEPTH,
     RP_OPT_READ_MIB,
     RP_OPT_REPETITIONS,
+    RP_OPT_URL,
+    RP_OPT_MODEL_NAME,
+    RP_OPT_ENDPOINT,
+    RP_OPT_REQUESTS,
+    RP_OPT_CONCURRENCY,
+    RP_OPT_RATE,
+    RP_OPT_PROMPTS,
+    RP_OPT_PROMPT_TOKENS,
+    RP_OPT_SHARED_TOKENS,
+    RP_OPT_OUTPUT_TOKENS,
     RP_OPT_OUTPUT,
     RP_OPT_SVG,
     RP_OPT_OUT,

@@ -35,4 +35,23 @@ int rp__cli_bench_capture(rp__options *o);
 /* `bench machine`, likewise. */
 int rp__cli_bench_machine(rp__options *o);
 
+/* A duration in three or four digits and its unit; returns `out`. */
+const char *rp__bench_duration(double us, char *out, size_t cap);
+
+/* ---- plots (bench_plot.c): SVG, piece by piece ---- */
+
+/* Okabe and Ito's colours, told apart by colour-blind readers. */
+#define RP_PLOT_ORANGE "#d55e00"
+#define RP_PLOT_BLUE   "#0072b2"
+#define RP_PLOT_GREEN  "#009e73"
+
+/* Opens a white page with a title and a line under it, both at `left`. */
+void rp__plot_begin(rp__bytes *out, int width, int height, int left, const char *title,
+                    const char *subtitle);
+void rp__plot_end(rp__bytes *out);
+void rp__plot_text(rp__bytes *out, double x, double y, const char *attributes, const char *text);
+double rp__plot_next_round(double v); /* 1, 2, 5, 10, 20, ...: from one to the next */
+/* Writes a finished plot; 0 or an exit status after a sentence. */
+int rp__bench_save(const char *path, const rp__bytes *text);
+
 #endif

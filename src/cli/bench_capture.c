@@ -32,14 +32,6 @@ static const char *decision_of(const rp_capture_row *r) {
     return r->is_replay ? "replay" : "eager";
 }
 
-/* A duration in three or four digits and its unit. */
-static const char *duration(double us, char *out, size_t cap) {
-    const char *unit = us < 1e3 ? "us" : us < 1e6 ? "ms" : "s";
-    double v = us < 1e3 ? us : us < 1e6 ? us / 1e3 : us / 1e6;
-    snprintf(out, cap, "%.*f %s", v < 10 ? 2 : v < 100 ? 1 : 0, v, unit);
-    return out;
-}
-
 /* ---- table and JSON ---- */
 
 /* Several placements have a row each; the one that steps take is marked. */
@@ -51,9 +43,9 @@ static bool has_placements(const capture_bench *b) {
 
 static void write_table_row(rp__bytes *out, const capture_bench *b, const rp_capture_row *r) {
     char eager[32], replay[32] = "-", ratio[32] = "-";
-    duration(r->eager_us, eager, sizeof eager);
+    rp__bench_duration(r->eager_us, eager, sizeof eager);
     if (r->replay_us > 0) {
-        duration(r->replay_us, replay, sizeof replay);
+        rp__bench_duration(r->replay_us, replay, sizeof replay);
         snprintf(ratio, sizeof ratio, "%.3f", r->eager_us / r->replay_us);
     }
     rp__bytes_printf(out, "| %-12s | %-9s | %5d | %7d | %12s | %12s | %12s | %-8s | %s%s\n",
@@ -118,8 +110,8 @@ static void write_json(rp__bytes *out, const capture_bench *b) {
 /* ---- plot ---- */
 
 enum { PLOT_LEFT = 84, PLOT_TOP = 92, PLOT_HEIGHT = 330, PLOT_BOTTOM = 96, COLUMN = 74 };
-#define EAGER_COLOUR  "#d55e00" /* Okabe and Ito's, told apart by colour-blind readers */
-#define REPLAY_COLOUR "#0072b2"
+#define EAGER_COLOUR  RP_PLOT_ORANGE
+#define REPLAY_COLOUR RP_PLOT_BLUE
 
 typedef struct plot {
     rp__bytes *out;
@@ -129,24 +121,6 @@ typedef struct plot {
 
 static double y_of(const plot *p, double us) {
     return PLOT_TOP + PLOT_HEIGHT * log(p->high / us) / log(p->high / p->low);
-}
-
-static void plot_text(plot *p, double x, double y, const char *attributes, const char *text) {
-    rp__bytes_printf(p->out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
-    for (const char *c = text; *c; c++) {
-        const char *entity = *c == '<' ? "&lt;" : *c == '>' ? "&gt;" : *c == '&' ? "&amp;" : NULL;
-        if (entity)
-            rp__bytes_add_str(p->out, entity);
-        else
-            rp__bytes_add_char(p->out, *c);
-    }
-    rp__bytes_add_str(p->out, "</text>\n");
-}
-
-/* 1, 2, 5, 10, 20, ... */
-static double next_round(double v) {
-    double power = pow(10, floor(log10(v * 1.001)));
-    return v < 1.5 * power ? 2 * power : v < 3 * power ? 5 * power : 10 * power;
 }
 
 static void plot_range(plot *p, const capture_bench *b) {
@@ -159,27 +133,27 @@ static void plot_range(plot *p, const capture_bench *b) {
     }
     low = fmax(low, 1e-3) * 0.8; /* room for the labels */
     high = fmax(high, 1e-3) * 1.2;
-    for (p->low = pow(10, floor(log10(low))); next_round(p->low) <= low;)
-        p->low = next_round(p->low);
-    for (p->high = p->low; p->high < high;) p->high = next_round(p->high);
+    for (p->low = pow(10, floor(log10(low))); rp__plot_next_round(p->low) <= low;)
+        p->low = rp__plot_next_round(p->low);
+    for (p->high = p->low; p->high < high;) p->high = rp__plot_next_round(p->high);
 }
 
 static void plot_axes(plot *p, const capture_bench *b) {
-    for (double us = p->low; us <= p->high * 1.001; us = next_round(us)) {
+    for (double us = p->low; us <= p->high * 1.001; us = rp__plot_next_round(us)) {
         char label[32];
         double y = y_of(p, us);
         rp__bytes_printf(p->out,
                          "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#ddd\"/>\n",
                          PLOT_LEFT, y, p->width - 20, y);
         snprintf(label, sizeof label, "%g %s", us < 1e3 ? us : us / 1e3, us < 1e3 ? "us" : "ms");
-        plot_text(p, PLOT_LEFT - 8, y + 4, "text-anchor=\"end\" fill=\"#444\"", label);
+        rp__plot_text(p->out, PLOT_LEFT - 8, y + 4, "text-anchor=\"end\" fill=\"#444\"", label);
     }
     char y_label[64];
     snprintf(y_label, sizeof y_label, "time of one step%s, log scale",
              b->info.is_simulated ? ", simulated" : "");
     rp__bytes_printf(p->out, "<g transform=\"translate(16,%d) rotate(-90)\">\n",
                      PLOT_TOP + PLOT_HEIGHT / 2);
-    plot_text(p, 0, 0, "text-anchor=\"middle\" fill=\"#444\"", y_label);
+    rp__plot_text(p->out, 0, 0, "text-anchor=\"middle\" fill=\"#444\"", y_label);
     rp__bytes_add_str(p->out, "</g>\n");
 }
 
@@ -205,8 +179,8 @@ static void plot_dot(plot *p, const rp_capture_row *r, double x, double us, bool
     plot_mark(p, x, y_of(p, us), colour, is_replay ? colour : "#fff", r->n_host_ops > 0);
     snprintf(attributes, sizeof attributes, "text-anchor=\"middle\" font-size=\"11\" fill=\"%s\"",
              colour);
-    duration(us, label, sizeof label);
-    plot_text(p, x, y_of(p, us) + (is_upper ? -10 : 19), attributes, label);
+    rp__bench_duration(us, label, sizeof label);
+    rp__plot_text(p->out, x, y_of(p, us) + (is_upper ? -10 : 19), attributes, label);
 }
 
 static void plot_row(plot *p, const rp_capture_row *r, double x) {
@@ -222,12 +196,13 @@ static void plot_row(plot *p, const rp_capture_row *r, double x) {
     plot_dot(p, r, x, r->eager_us, false, !has_replay || r->eager_us >= r->replay_us);
     char tokens[16];
     snprintf(tokens, sizeof tokens, "%d", r->n_tokens);
-    plot_text(p, x, y_axis + 34, "text-anchor=\"middle\"", tokens);
+    rp__plot_text(p->out, x, y_axis + 34, "text-anchor=\"middle\"", tokens);
     if (!r->is_chosen) return;
-    plot_text(p, x, y_axis + 52,
-              r->is_replay ? "text-anchor=\"middle\" font-size=\"11\" fill=\"" REPLAY_COLOUR "\""
-                           : "text-anchor=\"middle\" font-size=\"11\" fill=\"" EAGER_COLOUR "\"",
-              decision_of(r));
+    rp__plot_text(p->out, x, y_axis + 52,
+                  r->is_replay
+                      ? "text-anchor=\"middle\" font-size=\"11\" fill=\"" REPLAY_COLOUR "\""
+                      : "text-anchor=\"middle\" font-size=\"11\" fill=\"" EAGER_COLOUR "\"",
+                  decision_of(r));
 }
 
 /* The buckets of one kind share a line with its name under them. */
@@ -240,8 +215,8 @@ static void plot_kinds(plot *p, const capture_bench *b) {
         rp__bytes_printf(
             p->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#444\"/>\n", x1,
             y, x2, y);
-        plot_text(p, (x1 + x2) / 2, y + 18, "text-anchor=\"middle\"",
-                  b->rows[first].is_prefill ? "prefill tokens" : "decode sequences");
+        rp__plot_text(p->out, (x1 + x2) / 2, y + 18, "text-anchor=\"middle\"",
+                      b->rows[first].is_prefill ? "prefill tokens" : "decode sequences");
     }
 }
 
@@ -257,7 +232,7 @@ static void plot_legend(plot *p, const capture_bench *b) {
     for (int i = 0; i < n; i++) {
         double x = PLOT_LEFT + 160 * i, y = PLOT_TOP - 26;
         plot_mark(p, x + 6, y - 4, items[i].colour, items[i].fill, items[i].is_square);
-        plot_text(p, x + 18, y, "", items[i].text);
+        rp__plot_text(p->out, x + 18, y, "", items[i].text);
     }
 }
 
@@ -268,33 +243,16 @@ static void write_svg(rp__bytes *out, const capture_bench *b) {
     if (p.width < NARROWEST) p.width = NARROWEST;
     int height = PLOT_TOP + PLOT_HEIGHT + PLOT_BOTTOM;
     plot_range(&p, b);
-    rp__bytes_printf(out,
-                     "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-                     "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"13\">\n"
-                     "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-                     p.width, height, p.width, height);
     snprintf(title, sizeof title, "%s, %s: eager against replay%s", b->info.model_name,
              b->info.quantization, b->info.is_simulated ? " (simulated times)" : "");
     snprintf(subtitle, sizeof subtitle, "%s, medians of %d pairs", b->info.device, b->n_pairs);
-    plot_text(&p, PLOT_LEFT, 26, "font-size=\"16\" font-weight=\"bold\"", title);
-    plot_text(&p, PLOT_LEFT, 45, "font-size=\"12\" fill=\"#444\"", subtitle);
+    rp__plot_begin(out, p.width, height, PLOT_LEFT, title, subtitle);
     plot_legend(&p, b);
     plot_axes(&p, b);
     for (size_t i = 0; i < b->n_rows; i++)
         plot_row(&p, &b->rows[i], PLOT_LEFT + COLUMN * ((double)i + 0.5));
     plot_kinds(&p, b);
-    rp__bytes_add_str(out, "</svg>\n");
-}
-
-static int save(const char *path, const rp__bytes *text) {
-    rp_error err = {0};
-    if (text->failed) return rp__cli_out_of_memory();
-    FILE *f = fopen(path, "wb");
-    bool is_written = f && fwrite(text->p, 1, text->n, f) == text->n;
-    if (f && fclose(f)) is_written = false;
-    if (is_written) return RP_CLI_OK;
-    rp__fail(&err, RP_EIO, "%s cannot be written", path);
-    return rp__cli_fail(&err);
+    rp__plot_end(out);
 }
 
 /* ---- the command ---- */
@@ -313,7 +271,7 @@ static int show(const capture_bench *b, const rp__options *o) {
         rp__cli_write(out.p, out.n);
     if (path && !code) {
         write_svg(&svg, b);
-        code = save(path, &svg);
+        code = rp__bench_save(path, &svg);
     }
     rp__bytes_clear(&svg);
     rp__bytes_clear(&out);

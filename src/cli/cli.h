@@ -30,6 +30,7 @@ int rp__cli_explain(rp__options *o);
 int rp__cli_devices(rp__options *o);
 int rp__cli_bench(rp__options *o);
 int rp__cli_tune(rp__options *o);
+int rp__cli_bench_serve(rp__options *o);
 int rp__cli_serve(rp__options *o);
 
 /* ---- console ---- */
@@ -70,6 +71,7 @@ rp_status rp__cli_check_utf8(const char *what, const char *p, size_t n, rp_error
 /* The model of -m or of the first positional argument, which is then taken; NULL after printing a
  * sentence. */
 const char *rp__cli_take_model(rp__options *o);
+const char *rp__cli_take_argument(rp__options *o); /* the next positional one; NULL: none left */
 /* Whether the next positional argument is this word, which is then taken. */
 bool rp__cli_take_word(rp__options *o, const char *word);
 bool rp__cli_no_more_arguments(const rp__options *o); /* false after printing a sentence */
@@ -104,6 +106,7 @@ int rp__cli_getc(void);
 /* Starts the engine that the options describe, with progress on the standard error. 0 or an exit
  * status. `default_seqs`: sequences when -np was not given. */
 int rp__cli_start(const rp__options *o, const char *model, int default_seqs, rp_engine **out);
+uint64_t rp__cli_new_seed(void); /* for this run only, and short enough to type again */
 /* Sampling, stop strings and length from the options; strings borrowed from them. */
 rp_request_options rp__cli_request_options(const rp__options *o);
 /* The closing lines on the standard error. */

@@ -170,23 +170,24 @@ rp_status rp__cli_check_utf8(const char *what, const char *p, size_t n, rp_error
     return RP_OK;
 }
 
-static void drop_positional(rp__options *o) {
+const char *rp__cli_take_argument(rp__options *o) {
+    if (!o->n_positional) return NULL;
+    const char *first = o->positional[0];
     o->n_positional--;
     memmove(o->positional, o->positional + 1, o->n_positional * sizeof *o->positional);
+    return first;
 }
 
 bool rp__cli_take_word(rp__options *o, const char *word) {
     if (!o->n_positional || strcmp(o->positional[0], word)) return false;
-    drop_positional(o);
+    rp__cli_take_argument(o);
     return true;
 }
 
 const char *rp__cli_take_model(rp__options *o) {
     const char *model = rp__options_str(o, RP_OPT_MODEL);
-    if (o->values[RP_OPT_MODEL].origin != RP_ORIGIN_ARG && o->n_positional) {
-        model = o->positional[0];
-        drop_positional(o);
-    }
+    if (o->values[RP_OPT_MODEL].origin != RP_ORIGIN_ARG && o->n_positional)
+        model = rp__cli_take_argument(o);
     if (!model || !*model) {
         rp__cli_usage("no model: give -m MODEL, a .gguf file, a model folder, or a short name");
         return NULL;
@@ -210,10 +211,9 @@ static int find_prompt(rp__options *o, const char **words, const char **path) {
         *words = text->text;
     else if (file->origin == RP_ORIGIN_ARG)
         *path = file->text;
-    else if (o->n_positional) {
-        *words = o->positional[0];
-        drop_positional(o);
-    } else {
+    else if (o->n_positional)
+        *words = rp__cli_take_argument(o);
+    else {
         *words = text->text;
         *path = file->text;
     }

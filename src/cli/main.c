@@ -55,7 +55,14 @@ static int unknown_command(const char *name) {
     return rp__cli_usage("unknown command %s; `reprise help` lists them", name);
 }
 
+/* `bench serve` has options of its own, so it is a command of its own. */
+static const rp__command_info *find_command(const char *const *words, size_t n, size_t *n_words) {
+    *n_words = 1 + (n > 1 && !strcmp(words[0], "bench") && !strcmp(words[1], "serve"));
+    return rp__command_find(*n_words == 2 ? "bench-serve" : words[0]);
+}
+
 static int help_command(const rp__options *o) {
+    size_t n_words;
     if (rp__options_on(o, RP_OPT_VERSION)) return print_version(o);
     if (rp__options_on(o, RP_OPT_BASH_COMPLETION)) {
         rp__bytes text = {0};
@@ -63,7 +70,7 @@ static int help_command(const rp__options *o) {
         return print_and_clear(&text);
     }
     if (!o->n_positional) return print_help(RP_CMD_HELP);
-    const rp__command_info *about = rp__command_find(o->positional[0]);
+    const rp__command_info *about = find_command(o->positional, o->n_positional, &n_words);
     return about ? print_help(about->command) : unknown_command(o->positional[0]);
 }
 
@@ -87,6 +94,8 @@ static int dispatch(rp__options *o) {
         return rp__cli_bench(o);
     case RP_CMD_TUNE:
         return rp__cli_tune(o);
+    case RP_CMD_BENCH_SERVE:
+        return rp__cli_bench_serve(o);
     case RP_CMD_SERVE:
         return rp__cli_serve(o);
     case RP_CMD_VERSION:
@@ -117,6 +126,8 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN); /* a reader that went away shows as a failed write */
     if (argc < 2) return no_command();
     if (argv[1][0] == '-') return run_command(rp__command_find("help"), argc - 1, argv + 1);
-    const rp__command_info *info = rp__command_find(argv[1]);
-    return info ? run_command(info, argc - 2, argv + 2) : unknown_command(argv[1]);
+    size_t n;
+    const rp__command_info *info =
+        find_command((const char *const *)argv + 1, (size_t)argc - 1, &n);
+    return info ? run_command(info, argc - 1 - (int)n, argv + 1 + n) : unknown_command(argv[1]);
 }

@@ -200,8 +200,8 @@ int rp__cli_start(const rp__options *o, const char *model, int default_seqs, rp_
 
 /* ---- request ---- */
 
-/* 32 bits are enough to tell answers apart and short enough to type again. */
-static uint64_t new_seed(void) {
+/* 32 bits are enough to tell answers apart. */
+uint64_t rp__cli_new_seed(void) {
     uint32_t seed = 0;
     if (getentropy(&seed, sizeof seed)) seed = (uint32_t)time(NULL);
     return seed;
@@ -222,7 +222,7 @@ rp_request_options rp__cli_request_options(const rp__options *o) {
     r.sampling.penalty_last_n = (int)rp__options_int(o, RP_OPT_REPEAT_LAST_N);
     r.sampling.presence_penalty = (float)rp__options_number(o, RP_OPT_PRESENCE_PENALTY);
     r.sampling.frequency_penalty = (float)rp__options_number(o, RP_OPT_FREQUENCY_PENALTY);
-    r.sampling.seed = seed >= 0 ? (uint64_t)seed : new_seed();
+    r.sampling.seed = seed >= 0 ? (uint64_t)seed : rp__cli_new_seed();
     return r;
 }
 

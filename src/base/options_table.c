@@ -60,8 +60,7 @@ static const rp__command_info commands[] = {
     {RP_CMD_DEVICES, "devices", "reprise devices [--json | --selftest [NAME...]]",
      "the devices there are"},
     {RP_CMD_BENCH, "bench", "reprise bench [capture] MODEL | machine [options]",
-     "measure speed; `bench capture`: eager against replay; `bench machine`: its limits; "
-     "`bench serve`: a server"},
+     "measure speed; `capture`: eager against replay; `machine`: limits; `serve`: a server"},
     {RP_CMD_VERSION, "version", "reprise version", "the version"},
     {RP_CMD_HELP, "help", "reprise help [COMMAND]", "help on a command"},
     {RP_CMD_SERVE, "serve", "reprise serve MODEL [options]",

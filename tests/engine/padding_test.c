@@ -166,6 +166,7 @@ static void poison_memory(batch_of *b) {
     rp__side_memory *m = &s->memory[RP_SIDE_DEVICE];
     rp_buffer *scratch[] = {m->arena, m->inputs, m->outputs};
     for (int i = 0; i < 3; i++) fill_buffer(scratch[i], 0, scratch[i]->bytes);
+    s->n_known = 0; /* the stepper knows nothing of this, and writes only what it thinks changed */
     for (int c = 0; c < 2; c++) {
         const rp_tensor *t = cache_of(b, c);
         fill_buffer(s->cache, t->offset, t->offset + t->stride); /* the sink */

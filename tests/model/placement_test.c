@@ -246,6 +246,7 @@ RP_TEST(placement, advanced_positions_give_the_same_bits) {
 /* 100 replays of a step whose inputs are written once: the device counts exactly, and the stepper
  * knows where it is. */
 RP_TEST(placement, a_hundred_replays_advance_positions_exactly) {
+    RP_NEEDS_COUNTS();
     static const int32_t blocks[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
     char path[128];
     rp_error err = {0};

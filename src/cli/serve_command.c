@@ -1,4 +1,5 @@
-/* `reprise serve`: the server's options, its start beside the loading model, its end by a signal. */
+/* `reprise serve`: the server's options, its start beside the loading model, its end by a signal.
+ */
 #include <string.h>
 #include <sys/resource.h>
 
@@ -102,8 +103,7 @@ static int take_config(serve *sv) {
 
 static void print_value(const rp__option *row, const rp__option_value *v) {
     if (row->kind == RP_OPT_STRINGS) {
-        for (size_t i = 0; i < v->n_items; i++)
-            fprintf(stderr, "%s%s", i ? ", " : "", v->items[i]);
+        for (size_t i = 0; i < v->n_items; i++) fprintf(stderr, "%s%s", i ? ", " : "", v->items[i]);
     } else if (row->kind == RP_OPT_FLAG) {
         fputs(v->is_on ? "on" : "off", stderr);
     } else {

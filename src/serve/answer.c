@@ -253,8 +253,7 @@ rp_status rp__answer_start(rp__answer *a, rp_engine *engine, rp__problem *p) {
     if (st < 0) rp__answer_cancel(a);
     if (st >= 0) rp__exchange_wake(x);
     pthread_mutex_unlock(&x->lock);
-    if (st < 0)
-        rp__refuse_error(p, &err, a->ask.kind == RP_ASK_CHAT ? "messages" : "prompt");
+    if (st < 0) rp__refuse_error(p, &err, a->ask.kind == RP_ASK_CHAT ? "messages" : "prompt");
     return st;
 }
 

@@ -16,13 +16,13 @@ enum { RP_LOGPROB_LISTS = 4 };
 typedef struct rp__choice {
     rp__answer *answer;
     int index;
-    rp__str echo;        /* the prompt's text, given first */
-    rp__bytes text;      /* not yet sent */
+    rp__str echo;   /* the prompt's text, given first */
+    rp__bytes text; /* not yet sent */
     rp__bytes logprobs[RP_LOGPROB_LISTS];
-    size_t n_chars;        /* of the answer before the next token, for text_offset */
-    char cut[4];           /* bytes of a character that is not whole yet */
+    size_t n_chars; /* of the answer before the next token, for text_offset */
+    char cut[4];    /* bytes of a character that is not whole yet */
     size_t n_cut;
-    uint64_t token_ns;     /* of the last token */
+    uint64_t token_ns; /* of the last token */
     bool has_token;
     bool is_begun;         /* its first chunk was sent */
     bool is_done, is_told; /* ended; and the stream said so */
@@ -37,9 +37,9 @@ struct rp__answer {
     char id[160];
     int64_t created;
     rp__choice *choices;
-    rp_request **requests; /* of each choice */
-    size_t n_choices, n_submitted, n_open; /* n_open: submitted and not done */
-    bool is_started;          /* every choice was submitted */
+    rp_request **requests;                       /* of each choice */
+    size_t n_choices, n_submitted, n_open;       /* n_open: submitted and not done */
+    bool is_started;                             /* every choice was submitted */
     bool is_cancelled, is_too_slow, is_finished; /* is_finished: the stream's last bytes are made */
     rp__bytes out;                               /* of a stream: made and not yet given away */
     size_t n_given;
@@ -55,7 +55,7 @@ void rp__answer_destroy(rp__answer *a); /* waits for its requests; NULL is fine 
 
 void rp__answer_cancel(rp__answer *a);
 bool rp__answer_is_streaming(const rp__answer *a);
-bool rp__answer_is_whole(const rp__answer *a); /* not a stream, and every choice is done */
+bool rp__answer_is_whole(const rp__answer *a);  /* not a stream, and every choice is done */
 rp_usage rp__answer_usage(const rp__answer *a); /* the prompts counted once, all choices' tokens */
 const char *rp__answer_finish(const rp__answer *a); /* of the first choice; "" while it runs */
 

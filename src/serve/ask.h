@@ -41,10 +41,10 @@ typedef struct rp__ask {
     rp_request_options options; /* all but the prompt */
     int n;                      /* choices per prompt */
     bool has_seed, stream, include_usage, echo, include_stop;
-    bool prompt_only; /* echo of a prompt and no answer: max_tokens 0 */
-    bool has_logprobs; /* chat: `logprobs` is true */
+    bool prompt_only;           /* echo of a prompt and no answer: max_tokens 0 */
+    bool has_logprobs;          /* chat: `logprobs` is true */
     bool has_generation_prompt; /* add_generation_prompt was given */
-    int n_top;         /* chat: top_logprobs; -1: not given */
+    int n_top;                  /* chat: top_logprobs; -1: not given */
 
     bool add_special, parse_special, with_pieces; /* tokenize */
 } rp__ask;

@@ -42,17 +42,17 @@ struct rp__exchange {
     /* The sockets' thread's until the request is whole, then read only. */
     struct MHD_Connection *connection;
     const rp__route *route;
-    const char *tail;    /* of the path, behind a prefix route's */
-    const char *origin;  /* of a page that may read the answer; NULL */
-    const char *allow;   /* methods, for 405 */
+    const char *tail;   /* of the path, behind a prefix route's */
+    const char *origin; /* of a page that may read the answer; NULL */
+    const char *allow;  /* methods, for 405 */
     bool is_whole, is_head, wants_continue;
     rp__bytes body;
-    rp__problem problem; /* found in the headers: said once the request is whole */
+    rp__problem problem;   /* found in the headers: said once the request is whole */
     struct rp__link *link; /* its connection's, to the end of the exchange there; NULL: none */
 
     pthread_mutex_t lock; /* guards what follows */
     bool is_suspended;
-    bool is_gone;  /* nobody waits for the answer */
+    bool is_gone; /* nobody waits for the answer */
     bool has_reply;
     bool wants_ping;
     int http;

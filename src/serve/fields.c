@@ -45,27 +45,26 @@ typedef struct field {
 
 static const char *type_name(const json_t *v) {
     static const char *const names[] = {
-        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",     [JSON_STRING] = "a string",
-        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number",    [JSON_TRUE] = "true",
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",  [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number", [JSON_TRUE] = "true",
         [JSON_FALSE] = "false",      [JSON_NULL] = "null"};
     return names[json_typeof(v)];
 }
 
-static rp_status wrong_type(const char *name, const char *wanted, const json_t *v,
-                            rp__problem *p) {
+static rp_status wrong_type(const char *name, const char *wanted, const json_t *v, rp__problem *p) {
     return rp__refuse(p, RP_EINVAL, name, "%s is %s, expected %s", name, type_name(v), wanted);
 }
 
-static rp_status take_number(const char *name, const json_t *v, double min, double max,
-                             double *out, rp__problem *p) {
+static rp_status take_number(const char *name, const json_t *v, double min, double max, double *out,
+                             rp__problem *p) {
     if (!json_is_number(v)) return wrong_type(name, "a number", v, p);
     *out = json_number_value(v);
     if (*out >= min && *out <= max) return RP_OK;
     return rp__refuse(p, RP_EINVAL, name, "%s is %g, expected %g to %.10g", name, *out, min, max);
 }
 
-static rp_status take_whole(const char *name, const json_t *v, double min, double max,
-                            int64_t *out, rp__problem *p) {
+static rp_status take_whole(const char *name, const json_t *v, double min, double max, int64_t *out,
+                            rp__problem *p) {
     double number;
     if (!json_is_number(v)) return wrong_type(name, "a whole number", v, p);
     RP_TRY(take_number(name, v, min, max, &number, p));
@@ -121,8 +120,8 @@ static bool is_ids(const json_t *v) {
     return json_is_array(v) && json_array_size(v) && json_is_number(json_array_get(v, 0));
 }
 
-static rp_status take_one_prompt(rp__ask *ask, const char *name, const json_t *v,
-                                 rp__prompt *out, rp__problem *p) {
+static rp_status take_one_prompt(rp__ask *ask, const char *name, const json_t *v, rp__prompt *out,
+                                 rp__problem *p) {
     if (json_is_string(v)) {
         out->text = (rp__str){json_string_value(v), json_string_length(v)};
         if (out->text.n) return RP_OK;
@@ -225,8 +224,7 @@ static rp_status take_token_key(const rp__ask *ask, const char *name, const char
     return RP_OK;
 }
 
-static rp_status take_logit_bias(rp__ask *ask, const char *name, const json_t *v,
-                                 rp__problem *p) {
+static rp_status take_logit_bias(rp__ask *ask, const char *name, const json_t *v, rp__problem *p) {
     if (!json_is_object(v)) return wrong_type(name, "an object of token ids", v, p);
     size_t n = 0;
     rp_logit_bias *bias = reserve(ask, json_object_size(v), sizeof *bias, p);
@@ -262,8 +260,7 @@ static rp_status take_top_k(rp__ask *ask, const char *name, const json_t *v, rp_
 }
 
 /* Zero has a meaning for completions: an echoed prompt alone. The engine makes at least one. */
-static rp_status take_max_tokens(rp__ask *ask, const char *name, const json_t *v,
-                                 rp__problem *p) {
+static rp_status take_max_tokens(rp__ask *ask, const char *name, const json_t *v, rp__problem *p) {
     int64_t n;
     RP_TRY(take_whole(name, v, ask->kind == RP_ASK_CHAT ? 1 : 0, INT_MOST, &n, p));
     ask->prompt_only = n == 0;
@@ -321,13 +318,11 @@ static rp_status take_kwargs(rp__ask *ask, const char *name, const json_t *v, rp
             return rp__refuse(p, RP_EINVAL, place, "%s is set by the request's own fields", place);
     }
     ask->template_kwargs = rp__ask_dump(v);
-    return ask->template_kwargs
-               ? RP_OK
-               : rp__refuse(p, RP_ENOMEM, NULL, "out of memory for the request");
+    return ask->template_kwargs ? RP_OK
+                                : rp__refuse(p, RP_ENOMEM, NULL, "out of memory for the request");
 }
 
-static rp_status take_cache_salt(rp__ask *ask, const char *name, const json_t *v,
-                                 rp__problem *p) {
+static rp_status take_cache_salt(rp__ask *ask, const char *name, const json_t *v, rp__problem *p) {
     if (!json_is_string(v)) return wrong_type(name, "a string", v, p);
     ask->options.cache_salt = json_string_value(v);
     if (json_string_length(v) && json_string_length(v) == strlen(ask->options.cache_salt))

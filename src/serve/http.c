@@ -45,15 +45,16 @@ static void take_origin(rp__exchange *x) {
     const rp__server_config *c = &x->server->config;
     const char *origin = header(x, "Origin");
     for (size_t i = 0; origin && i < c->n_origins; i++) {
-        if (!strcmp(c->origins[i], "*")) x->origin = "*";
-        else if (!strcasecmp(c->origins[i], origin)) x->origin = c->origins[i];
+        if (!strcmp(c->origins[i], "*"))
+            x->origin = "*";
+        else if (!strcasecmp(c->origins[i], origin))
+            x->origin = c->origins[i];
         if (x->origin) return;
     }
 }
 
 static bool is_preflight(const rp__exchange *x) {
-    return x->origin && !strcmp(x->method, "OPTIONS") &&
-           header(x, "Access-Control-Request-Method");
+    return x->origin && !strcmp(x->method, "OPTIONS") && header(x, "Access-Control-Request-Method");
 }
 
 static void check_sizes(rp__exchange *x) {
@@ -95,8 +96,8 @@ static rp__exchange *begin(rp__server *s, struct MHD_Connection *connection, con
     rp__exchange *x = rp__exchange_create(s, method, url);
     if (!x) return NULL;
     x->connection = connection;
-    x->link = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
-                  ->socket_context;
+    x->link =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     x->is_head = !strcmp(method, "HEAD");
     if (x->is_head) snprintf(x->method, sizeof x->method, "GET");
     const char *expect = header(x, "Expect");
@@ -181,7 +182,8 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t cap) {
     rp__exchange *x = cls;
     (void)pos;
     pthread_mutex_lock(&x->lock);
-    ssize_t n = x->is_gone ? MHD_CONTENT_READER_END_WITH_ERROR : rp__answer_read(x->answer, buf, cap);
+    ssize_t n =
+        x->is_gone ? MHD_CONTENT_READER_END_WITH_ERROR : rp__answer_read(x->answer, buf, cap);
     if (n > 0) x->sent_ns = rp__clock_ns();
     if (!n) {
         x->is_suspended = true;
@@ -211,8 +213,7 @@ static struct MHD_Response *make_whole(rp__exchange *x) {
     size_t n = x->reply.n;
     char *p = rp__bytes_take(&x->reply);
     if (!p) return NULL;
-    struct MHD_Response *r =
-        MHD_create_response_from_buffer_with_free_callback(n, p, free_bytes);
+    struct MHD_Response *r = MHD_create_response_from_buffer_with_free_callback(n, p, free_bytes);
     if (!r) rp__free(p);
     return r;
 }
@@ -326,16 +327,16 @@ rp_status rp__http_open(rp__server *s, rp_error *err) {
                                    {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)c->tls_cert},
                                    {MHD_OPTION_END, 0, NULL}};
     struct MHD_OptionItem end[] = {{MHD_OPTION_END, 0, NULL}};
-    s->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
-            (has_tls ? MHD_USE_TLS : 0),
-        0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-        MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)c->max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)(c->idle_seconds + 0.999), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        c->max_header + POOL_SLACK, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_ARRAY, has_tls ? tls : end,
-        MHD_OPTION_END);
+    s->daemon =
+        MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+                             MHD_USE_ERROR_LOG | (has_tls ? MHD_USE_TLS : 0),
+                         0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+                         MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
+                         (unsigned)c->max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
+                         (unsigned)(c->idle_seconds + 0.999), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                         c->max_header + POOL_SLACK, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
+                         MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_ARRAY,
+                         has_tls ? tls : end, MHD_OPTION_END);
     if (s->daemon) return RP_OK;
     if (has_tls)
         return rp__fail(err, RP_EINVAL,

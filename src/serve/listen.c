@@ -13,7 +13,7 @@
 #include "serve/server_impl.h"
 
 enum {
-    BACKLOG = 511,        /* the kernel caps it; a burst of clients should not be refused */
+    BACKLOG = 511,          /* the kernel caps it; a burst of clients should not be refused */
     SEND_BUFFER = 128 << 10 /* of each connection: what waits for a slow reader should wait here, in
                                little, and not in megabytes of the kernel's */
 };
@@ -31,7 +31,8 @@ static rp_status fail_bind(const rp__server *s, int why, rp_error *err) {
 }
 
 static int open_address(const struct addrinfo *a, int *why) {
-    int on = 1, send_buffer = SEND_BUFFER, fd = socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int on = 1, send_buffer = SEND_BUFFER,
+        fd = socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         *why = errno;
         return -1;

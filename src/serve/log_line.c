@@ -65,7 +65,8 @@ void rp__log_summary(rp__server *s, double seconds) {
     uint64_t n_blocks = now.blocks_live + now.blocks_cached + now.blocks_free;
     rp__bytes line = {0};
     add_time(&line);
-    rp__bytes_printf(&line, "prompt %.1f tokens/s, generation %.1f tokens/s, running %llu, "
+    rp__bytes_printf(&line,
+                     "prompt %.1f tokens/s, generation %.1f tokens/s, running %llu, "
                      "waiting %llu, KV %.0f %%, prefix hits %.0f %%",
                      (double)n_prompt / seconds, (double)n_generated / seconds,
                      (unsigned long long)now.n_running, (unsigned long long)now.n_waiting,

@@ -74,20 +74,22 @@ static rp_status take_content(const place *at, json_t *message, bool may_be_abse
 
 /* ---- roles ---- */
 
-static rp_status take_role(const place *at, json_t *message, const char **role, rp__problem *p) {
-    *role = json_string_value(json_object_get(message, "role"));
-    if (!*role) return refuse_at(at, ".role", RP_EINVAL, "is missing or not a string", p);
-    if (!strcmp(*role, "system") || !strcmp(*role, "user") || !strcmp(*role, "assistant"))
-        return RP_OK;
-    if (!strcmp(*role, "developer"))
-        return json_object_set_new(message, "role", json_string("system")) ? no_memory(p) : RP_OK;
-    if (!strcmp(*role, "tool") || !strcmp(*role, "function"))
+/* *is_assistant: whose turns may have no words. */
+static rp_status take_role(const place *at, json_t *message, bool *is_assistant, rp__problem *p) {
+    const char *role = json_string_value(json_object_get(message, "role"));
+    if (!role) return refuse_at(at, ".role", RP_EINVAL, "is missing or not a string", p);
+    *is_assistant = !strcmp(role, "assistant");
+    if (*is_assistant || !strcmp(role, "system") || !strcmp(role, "user")) return RP_OK;
+    if (!strcmp(role, "tool") || !strcmp(role, "function"))
         return refuse_at(at, ".role", RP_EUNSUPPORTED, "is refused: tools are not built yet", p);
-    return refuse_at(at, ".role", RP_EINVAL,
-                     "is none of system, developer, user and assistant", p);
+    if (strcmp(role, "developer"))
+        return refuse_at(at, ".role", RP_EINVAL, "is none of system, developer, user and assistant",
+                         p);
+    return json_object_set_new(message, "role", json_string("system")) ? no_memory(p) : RP_OK;
 }
 
-/* Members that mean nothing to a text model when they are empty, and something unsupported when not. */
+/* Members that mean nothing to a text model when they are empty, and something unsupported when
+ * not. */
 static rp_status check_members(const place *at, const json_t *message, rp__problem *p) {
     static const struct {
         const char *name, *why;
@@ -110,12 +112,12 @@ static rp_status check_members(const place *at, const json_t *message, rp__probl
 
 static rp_status take_message(const rp__ask *ask, size_t i, json_t *message, rp__problem *p) {
     place at;
-    const char *role;
+    bool is_assistant = false;
     snprintf(at.text, sizeof at.text, "messages[%zu]", i);
     if (!json_is_object(message)) return refuse_at(&at, "", RP_EINVAL, "is not an object", p);
-    RP_TRY(take_role(&at, message, &role, p));
+    RP_TRY(take_role(&at, message, &is_assistant, p));
     RP_TRY(check_members(&at, message, p));
-    RP_TRY(take_content(&at, message, !strcmp(role, "assistant"), p));
+    RP_TRY(take_content(&at, message, is_assistant, p));
     const json_t *content = json_object_get(message, "content");
     if (ask->kind == RP_ASK_CHAT ||
         strlen(json_string_value(content)) == json_string_length(content))

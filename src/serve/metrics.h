@@ -22,8 +22,8 @@ typedef struct rp__histogram {
 typedef struct rp__metrics {
     pthread_mutex_t lock;
     rp__histogram first_token, gap, whole; /* seconds */
-    uint64_t n_finished[RP_N_FINISHES];       /* by rp_finish */
-    uint64_t n_http[6];                       /* by hundreds of the status */
+    uint64_t n_finished[RP_N_FINISHES];    /* by rp_finish */
+    uint64_t n_http[6];                    /* by hundreds of the status */
 } rp__metrics;
 
 void rp__metrics_init(rp__metrics *m);

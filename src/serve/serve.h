@@ -26,14 +26,14 @@ typedef struct rp__server_config {
     const char *const *api_keys; /* none: nobody is asked for one */
     size_t n_api_keys;
     const char *tls_key, *tls_cert; /* PEM text; NULL: plain HTTP */
-    const char *const *origins;     /* web pages that may call, "*" for all; none: no CORS headers */
+    const char *const *origins; /* web pages that may call, "*" for all; none: no CORS headers */
     size_t n_origins;
-    double timeout_seconds;        /* of a request, waiting included; 0: none */
-    double idle_seconds;           /* a connection may take so long to send its next request */
-    double ping_seconds;           /* silence after which a stream gets a comment; 0: never */
-    double summary_seconds;        /* between lines of figures in the log; 0: never */
-    size_t max_body, max_header;   /* bytes of a request */
-    size_t max_depth;              /* of JSON */
+    double timeout_seconds;      /* of a request, waiting included; 0: none */
+    double idle_seconds;         /* a connection may take so long to send its next request */
+    double ping_seconds;         /* silence after which a stream gets a comment; 0: never */
+    double summary_seconds;      /* between lines of figures in the log; 0: never */
+    size_t max_body, max_header; /* bytes of a request */
+    size_t max_depth;            /* of JSON */
     size_t max_connections;
     size_t stream_buffer; /* bytes of an answer that may wait for a slow reader */
     int max_seqs;         /* of the engine, for /props */

@@ -22,13 +22,14 @@ typedef enum rp__server_state {
     RP_SERVER_CLOSING   /* ends every connection */
 } rp__server_state;
 
-/* A connection. While it is there one of these is in server->links; guarded by the server's lock. */
+/* A connection. While it is there one of these is in server->links; guarded by the server's lock.
+ */
 typedef struct rp__link {
     struct rp__link *prev, *next;
     uint64_t id;
     int fd;
-    bool is_left;          /* the client sends nothing any more */
-    bool is_waiting;       /* for a whole request, until then: */
+    bool is_left;    /* the client sends nothing any more */
+    bool is_waiting; /* for a whole request, until then: */
     uint64_t until_ns;
     rp__exchange *exchange; /* whose answer is being made; NULL: none is */
 } rp__link;
@@ -43,7 +44,7 @@ struct rp__server {
     _Atomic(rp_engine *) engine; /* NULL while it loads */
     atomic_int state;            /* rp__server_state */
     rp_engine_info info;         /* set before `engine` */
-    int64_t created; /* seconds since 1970 */
+    int64_t created;             /* seconds since 1970 */
     rp__metrics metrics;
 
     pthread_t workers[RP_SERVE_WORKERS];

@@ -89,8 +89,7 @@ static void end_link(const rp__link *link) {
 /* Nothing more can come of it: MHD would wait for the rest of a request. */
 static bool is_over(const rp__link *link) {
     char c;
-    return link->is_waiting && link->is_left &&
-           recv(link->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    return link->is_waiting && link->is_left && recv(link->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
 /* A client that closes only its own direction counts as gone too: nobody can tell the two apart
@@ -211,8 +210,7 @@ rp_status rp__watch_start(rp__server *s, rp_error *err) {
     struct epoll_event e = {.events = EPOLLIN, .data.u64 = WAKE_ID};
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (s->epoll_fd < 0 || s->wake_fd < 0 ||
-        epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->wake_fd, &e))
+    if (s->epoll_fd < 0 || s->wake_fd < 0 || epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->wake_fd, &e))
         return rp__fail(err, RP_EIO, "cannot watch connections: %s", strerror(errno));
     if (pthread_create(&s->watcher, NULL, run, s))
         return rp__fail(err, RP_ENOMEM, "cannot start the watcher thread");

@@ -5,7 +5,8 @@
  * it does not run, it says it does not support. Arguments are not checked here: the device layer
  * did.
  *
- * Its option lost_at=N loses it for good at the N-th op. SAMPLE_ABI and SAMPLE_BYTES build broken variants for the tests of loading. */
+ * Its option lost_at=N loses it for good at the N-th op. SAMPLE_ABI and SAMPLE_BYTES build broken
+ * variants for the tests of loading. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ typedef struct graph {
 } graph;
 
 typedef struct sample {
-    graph *recording;   /* NULL: not capturing */
+    graph *recording;    /* NULL: not capturing */
     long n_ops, lost_at; /* the op with this number loses the device, for good; 0: none */
 } sample;
 

@@ -10,11 +10,13 @@ from server import Server
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 N = 50_000 if os.environ.get("REPRISE_LONG") else 2_000
 PATHS = [CHAT, TEXT, TEXT, CHAT, "/tokenize", "/detokenize", "/apply-template"]
-FIELDS = """model messages prompt content tokens max_tokens max_completion_tokens stop stop_token_ids
+FIELDS = (
+    """model messages prompt content tokens max_tokens max_completion_tokens stop stop_token_ids
     temperature top_p top_k min_p presence_penalty frequency_penalty repetition_penalty logit_bias seed n
     stream stream_options logprobs top_logprobs echo response_format priority cache_salt min_tokens
     ignore_eos chat_template_kwargs add_generation_prompt continue_final_message tools user suffix
     skip_special_tokens include_stop_str_in_output nonsense""".split()
+)
 VALUES = [None, True, False, -1, 0, 1, 2, 2**31, 2**63, -(2**63), 10**30, 1e308, 0.5, -0.0, "", "a", "NaN",
           "\n", "\0", "\u4f60\U0001f999", "x" * 300, [], {}, [1], [3, 4], ["a"], [[3]], [None], {"5": 1},
           {"type": "text"}, {"include_usage": True}, [{"role": "user", "content": "hi"}],
@@ -33,7 +35,11 @@ def random_value(r, depth=0):
 def random_body(r):
     body = {}
     if r.random() < 0.9:
-        body = {"messages": [{"role": "user", "content": "hi"}]} if r.random() < 0.5 else {"prompt": "a"}
+        body = (
+            {"messages": [{"role": "user", "content": "hi"}]}
+            if r.random() < 0.5
+            else {"prompt": "a"}
+        )
         body["max_tokens"] = 3
     for _ in range(r.choice([0, 0, 1, 1, 2, 4])):
         body[r.choice(FIELDS)] = random_value(r)

@@ -1,4 +1,5 @@
-"""Clients that leave in every phase, read slowly or not at all, or only sit there: what they held is
+"""Clients that leave in every phase, read slowly or not at all, or only sit there: what they held
+is
 free again, and nobody else notices. REPRISE_LONG=1 does it a thousand times."""
 
 import os
@@ -106,7 +107,8 @@ def steps_of(server, ask):
 
 
 def test_idle_connections_cost_nothing(busy):
-    """Counted in steps of the model: with 500 connections open nothing else is done for the answer."""
+    """Counted in steps of the model: with 500 connections open nothing else is done for the
+    answer."""
     ask = {"prompt": "a", "max_tokens": 50, "temperature": 0, "cache_prompt": False}
     alone = steps_of(busy, ask)
     idle = [Raw(busy) for _ in range(500)]
@@ -119,9 +121,11 @@ def test_idle_connections_cost_nothing(busy):
 
 
 def test_slow_readers_are_bounded(endless):
-    """Many take nothing of their streams: each is ended when too much waits for it, and somebody who
-    reads gets all of his."""
-    with Server(endless, "-np", 8, "-c", 1 << 16, "--stream-buffer", 1024, "--no-log-requests") as s:
+    """Many take nothing of their streams: each is ended when too much waits for it, and somebody
+    who reads gets all of his."""
+    with Server(
+        endless, "-np", 8, "-c", 1 << 16, "--stream-buffer", 1024, "--timeout", 10_000
+    ) as s:
         free = free_blocks(s)
         slow = [Raw(s, receive_buffer=4096) for _ in range(ROUNDS // 5)]
         for raw in slow:

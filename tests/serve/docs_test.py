@@ -1,4 +1,5 @@
-"""The examples of docs/serving.md do what the page says: its curl commands, its fields, its options."""
+"""The examples of docs/serving.md do what the page says: its curl commands, its fields, its
+options."""
 
 import json
 import re
@@ -14,7 +15,10 @@ from server import Server, parse_events
 
 PAGE = (ROOT / "docs" / "serving.md").read_text()
 # Indented blocks that begin with curl, up to the blank line.
-COMMANDS = [re.sub(r"^    ", "", c, flags=re.M) for c in re.findall(r"^    curl .*\n(?:    .*\n)*", PAGE, re.M)]
+COMMANDS = [
+    re.sub(r"^    ", "", c, flags=re.M)
+    for c in re.findall(r"^    curl .*\n(?:    .*\n)*", PAGE, re.M)
+]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +51,12 @@ def test_every_field_is_in_the_table():
     rows = re.findall(r'\{"(\w+)", F_\w+, ([^}]*)', source)
     named = {name for name, rest in rows if re.search(r"ANSWERS|CHAT|TEXT|TEMPLATES|0xff", rest)}
     table = PAGE.split("## Fields")[1].split("## Streams")[0]
-    shown = set(re.findall(r"`(\w+)[`.]", "\n".join(r.split("|")[1] for r in table.splitlines() if r.startswith("| `"))))
+    shown = set(
+        re.findall(
+            r"`(\w+)[`.]",
+            "\n".join(r.split("|")[1] for r in table.splitlines() if r.startswith("| `")),
+        )
+    )
     assert named == shown
 
 

@@ -109,7 +109,9 @@ def body_of(path, name, value):
 def check(server, connection, path, name, value, is_right):
     if name in ("messages", "prompt") and value is None:
         is_right = name not in ("messages" if path == CHAT else "prompt")
-    status, _, text = server.request("POST", path, body_of(path, name, value), connection=connection)
+    status, _, text = server.request(
+        "POST", path, body_of(path, name, value), connection=connection
+    )
     where = (path, name, value, status, text)
     if is_right:
         assert status == 200, where
@@ -146,9 +148,7 @@ def test_fields_that_need_others(server):
     refused(CHAT, "stream_options", stream_options={"include_usage": True})
     refused(CHAT, "stream_options.include_usage", stream=True, stream_options={"include_usage": 1})
     refused(CHAT, "stream_options.nonsense", stream=True, stream_options={"nonsense": 1})
-    refused(
-        CHAT, "continue_final_message", continue_final_message=True, add_generation_prompt=True
-    )
+    refused(CHAT, "continue_final_message", continue_final_message=True, add_generation_prompt=True)
     refused(TEXT, "max_tokens", max_tokens=0)
     refused(TEXT, "n", prompt=["a"] * 100, n=3)
     refused(TEXT, "prompt", prompt=["a"] * 257)
@@ -160,7 +160,8 @@ def test_unknown_fields_can_be_ignored(table):
         assert s.refusal(CHAT, {"messages": MESSAGES, "tools": [1]})["param"] == "tools"
 
 
-# ---- what each does: after "a" come b, c, d with 0.7, 0.2 and 0.1, after each of them "a" again ----
+# ---- what each does: after "a" come b, c, d with 0.7, 0.2 and 0.1, after each of them "a" again
+# ----
 
 A, B, C, D = 3, 4, 5, 6
 
@@ -177,7 +178,8 @@ def shares(text):
 
 
 def near(got, wanted, n=400):
-    """Within 4.5 standard deviations of a share counted in n draws; the seed makes it the same for ever."""
+    """Within 4.5 standard deviations of a share counted in n draws; the seed makes it the same for
+    ever."""
     return all(
         abs(g - w) <= 4.5 * math.sqrt(max(w * (1 - w), 1e-9) / n) for g, w in zip(got, wanted)
     )
@@ -211,7 +213,8 @@ def test_penalties_have_their_effect(server):
     assert greedy(presence_penalty=2) == "bcdbbb"
     # b: -0.36 -1.36 -2.36 -3.36 ...; c: -1.61 -2.61 ...; d: -2.30 ...
     assert greedy(frequency_penalty=1) == "bbcdbc"
-    # Negative logits are multiplied: b's -0.36 becomes -1.78 at 5, less than c's -1.61, which becomes -8.
+    # Negative logits are multiplied: b's -0.36 becomes -1.78 at 5, less than c's -1.61, which
+    # becomes -8.
     assert greedy(repetition_penalty=5) == "bcbbbb"
 
 

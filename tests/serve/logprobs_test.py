@@ -1,4 +1,5 @@
-"""Log probabilities in both shapes: the model's own distribution, whatever the sampling settings."""
+"""Log probabilities in both shapes: the model's own distribution, whatever the sampling
+settings."""
 
 import math
 
@@ -33,7 +34,9 @@ def test_values_do_not_hang_on_sampling(server, settings):
     assert close(entry["logprob"], P[entry["token"]])
     assert [t["token"] for t in entry["top_logprobs"]] == ["b", "c", "d"]
     for top in entry["top_logprobs"]:
-        assert close(top["logprob"], P[top["token"]]) and bytes(top["bytes"]) == top["token"].encode()
+        assert (
+            close(top["logprob"], P[top["token"]]) and bytes(top["bytes"]) == top["token"].encode()
+        )
     assert (entry["token"] == "d") == ("logit_bias" in settings) or "temperature" in settings
 
 

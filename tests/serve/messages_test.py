@@ -118,7 +118,8 @@ def test_template_variables(server):
 
 
 def test_context_is_never_cut_silently(server):
-    """The context is 4,096: a prompt that leaves room for one token gets one, a longer one is refused
+    """The context is 4,096: a prompt that leaves room for one token gets one, a longer one is
+    refused
     with both numbers."""
     text_path = "/v1/completions"
     last = server.post(text_path, {"prompt": [3] * 4095, "max_tokens": 9})

@@ -25,7 +25,9 @@ def test_counters(table):
         assert rise("vllm:time_to_first_token_seconds_count") == 3
         assert rise("vllm:inter_token_latency_seconds_count") == 9 + 2 * 2
         assert rise("vllm:e2e_request_latency_seconds_count") == 3
-        assert rise('reprise_http_responses_total{status="2xx"}') == 3  # two answers, one page of these
+        assert (
+            rise('reprise_http_responses_total{status="2xx"}') == 3
+        )  # two answers, one page of these
         assert rise('reprise_http_responses_total{status="4xx"}') == 1
         assert m["reprise_captures_total"] >= 1 and m["reprise_replays_total"] >= 1
         assert m["reprise_graph_bytes"] > 0
@@ -47,7 +49,10 @@ def test_format(server):
         name = line.split("{")[0]
         base = re.sub("_(bucket|sum|count)$", "", name)
         assert name in types or types[base] == "histogram", line
-    counts = [int(n) for n in re.findall(r"^vllm:time_to_first_token_seconds_bucket\{.*\} (\d+)$", text, re.M)]
+    counts = [
+        int(n)
+        for n in re.findall(r"^vllm:time_to_first_token_seconds_bucket\{.*\} (\d+)$", text, re.M)
+    ]
     assert counts == sorted(counts) and counts[-1] > 0
 
 

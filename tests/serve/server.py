@@ -1,4 +1,5 @@
-"""A server under test: started on a free port, asked over sockets, stopped; and a raw client that can
+"""A server under test: started on a free port, asked over sockets, stopped; and a raw client that
+can
 do what no decent client does."""
 
 import contextlib
@@ -193,7 +194,10 @@ class Raw:
 
     def post(self, path, body, headers=""):
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n{headers}\r\n".encode() + raw)
+        self.send(
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n{headers}\r\n".encode()
+            + raw
+        )
 
     def take(self, until):
         """Reads until these bytes came; what was read."""

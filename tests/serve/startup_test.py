@@ -1,4 +1,5 @@
-"""From the command line to the end of the process: options, what is printed, loading, signals, a dead
+"""From the command line to the end of the process: options, what is printed, loading, signals, a
+dead
 engine."""
 
 import os
@@ -107,7 +108,9 @@ def test_a_signal_while_loading(table, tmp_path):
     os.mkfifo(pipe)
     s = Server(table, "--chat-template-file", pipe, wait=False)
     s.process.send_signal(signal.SIGTERM)
-    time.sleep(0.1)  # the signal is counted before the load goes on; if not, it drains: 0 all the same
+    time.sleep(
+        0.1
+    )  # the signal is counted before the load goes on; if not, it drains: 0 all the same
     pipe.write_text("x")
     assert s.process.wait(PATIENCE) == 0
 
@@ -161,7 +164,8 @@ def test_a_unix_socket(table, tmp_path):
 
 
 def test_an_engine_that_dies_ends_the_process(table):
-    """A device is lost in a step and cannot be opened again: the request gets an error, /health says so,
+    """A device is lost in a step and cannot be opened again: the request gets an error, /health
+    says so,
     and the process ends with a failure."""
     plugin = BUILD / "plugin" / "sample.so"
     s = Server(table, "--device", plugin, "--device-options", "lost_at=500")

@@ -1,4 +1,5 @@
-"""Streams: whole characters, stop strings held back exactly, usage, pings; and the same bytes as the
+"""Streams: whole characters, stop strings held back exactly, usage, pings; and the same bytes as
+the
 whole answer."""
 
 import json

@@ -38,12 +38,6 @@ def test_routes_and_methods(server):
     assert server.request("GET", "/v1/models?x=1")[0] == 200
 
 
-def test_page_names_the_endpoints(server):
-    status, headers, body = server.request("GET", "/")
-    assert headers["content-type"] == "text/html; charset=utf-8"
-    assert b"/v1/chat/completions" in body
-
-
 def test_texts(server):
     tokens = server.post("/tokenize", {"prompt": "abc", "return_token_strs": True})
     assert tokens == {"count": 3, "max_model_len": 4096, "tokens": [3, 4, 5],

@@ -10,6 +10,7 @@
 #include "device/cpu/isa.h"
 #include "device/device.h"
 #include "op/corpus.h"
+#include "tensor/blocks.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"
 
@@ -200,6 +201,54 @@ RP_TEST(cpu, matmul_rows_have_the_same_bits_alone_and_together) {
 }
 
 /* The sum itself, in double precision from the decoded weights. */
+/* ---- the same with 8-bit activations, in more rows than one go of a kernel takes ---- */
+
+enum { MANY_ROWS = 300 };
+
+static void matmul_q8(rp_device *dev, rp_dtype dtype, const uint8_t *file, rp_dtype x_dtype,
+                      const uint8_t *x, int64_t t, bool captured, float *y) {
+    rig r = {.dev = dev, .op = {.kind = RP_OP_MATMUL, .n_in = 2, .n_out = 1}};
+    r.op.in[0] = rig_tensor(&r, x_dtype, x, 2, (int64_t[]){t, K});
+    r.op.in[1] = rig_weight(&r, dtype, file, 2, (int64_t[]){N, K});
+    r.op.out[0] = rig_tensor(&r, RP_F32, NULL, 2, (int64_t[]){t, N});
+    rig_run(&r, captured, y, (size_t)t * N * sizeof *y);
+    rig_clear(&r);
+}
+
+RP_TEST(cpu, matmul_rows_of_8_bits_have_the_same_bits_in_any_number) {
+    static const rp_dtype dtypes[] = {RP_Q4_0, RP_Q4_1, RP_Q8_0, RP_Q4_K, RP_Q6_K};
+    static const int64_t rows[] = {1, 2, 7, 12, 13, 72, 263, 264, 265};
+    float *x = random_floats(MANY_ROWS * K, 9);
+    float *all = malloc(sizeof(float) * MANY_ROWS * N);
+    float *some = malloc(sizeof(float) * MANY_ROWS * N);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        rp_dtype x_dtype;
+        size_t x_bytes;
+        assert_true(rp__dtype_activation(dtypes[d], &x_dtype));
+        assert_true(rp__dtype_bytes(x_dtype, K, &x_bytes));
+        uint8_t *file = small_weights(dtypes[d], 200 + d), *x8 = malloc(MANY_ROWS * x_bytes);
+        rp__blocks_encode(x_dtype, x, x8, MANY_ROWS * K / rp__dtype_block_elems(x_dtype));
+        for (int i = 0; isas[i]; i++) {
+            if (!has_isa(isas[i])) continue;
+            for (int n_threads = 1; n_threads <= 4; n_threads *= 2) {
+                rp_device *dev = open_cpu(isas[i], n_threads);
+                if (n_threads == 1)
+                    matmul_q8(dev, dtypes[d], file, x_dtype, x8, MANY_ROWS, false, all);
+                for (size_t j = 0; j < sizeof rows / sizeof *rows; j++) {
+                    int64_t t = rows[j], from = MANY_ROWS - t;
+                    matmul_q8(dev, dtypes[d], file, x_dtype, x8 + (size_t)from * x_bytes, t, j % 2,
+                              some);
+                    same_bits(all + from * N, some, (size_t)t * N, rp__dtype_name(dtypes[d]),
+                              isas[i], t);
+                }
+                rp__device_close(dev);
+            }
+        }
+        free(file), free(x8);
+    }
+    free(x), free(all), free(some);
+}
+
 RP_TEST(cpu, matmul_of_every_dtype_is_right) {
     float *x = random_floats(2 * K, 9), *w = malloc(sizeof(float) * N * K), y[2 * N];
     for (int d = 0; d < RP_N_DTYPES; d++) {

@@ -67,6 +67,10 @@ static int64_t first_seen(const attention *at, int64_t pos) {
     return window > 0 ? max_i64(0, pos - window + 1) : 0;
 }
 
+static int64_t first_block(const span *s) {
+    return s->first / AT_BLOCK * AT_BLOCK;
+}
+
 /* ---- K and V of some positions as panels ---- */
 
 /* Sixteen elements from `i` on of a cache row; fewer at its end, which may be the end of the cache.
@@ -84,14 +88,55 @@ V16_INLINE v16 kv_load(rp_dtype dtype, const char *row, int64_t i, int64_t d) {
     return dtype == RP_F16 ? v16_from_f16(p) : v16_from_bf16(p);
 }
 
-static const char *kv_row(const attention *at, const span *s, int which, int64_t position) {
+/* Rows of one cache and kv head at neighbouring positions, in order. */
+typedef struct kv_walk {
+    const char *base, *row; /* row: of the position at hand */
+    size_t block_stride, row_stride;
+    const int32_t *table; /* at the block at hand */
+    int64_t size, n_left; /* positions of a block, and of this one from here on */
+    int64_t n_blocks;
+} kv_walk;
+
+static void walk_block(kv_walk *w) {
+    rp__assert(*w->table >= 0 && *w->table < w->n_blocks, "block %d of %lld", (int)*w->table,
+               (long long)w->n_blocks);
+    w->row = w->base + (size_t)*w->table * w->block_stride;
+}
+
+static kv_walk walk_from(const attention *at, const span *s, int which, int64_t position) {
     const rp_tensor *cache = &at->op->in[which];
-    int64_t size = cache->dim[1], block = s->table[position / size];
-    rp__assert(block >= 0 && block < cache->dim[0], "block %lld of %lld", (long long)block,
-               (long long)cache->dim[0]);
-    size_t element = (size_t)((position % size * at->n_kv + s->kv) * at->d);
-    return (const char *)at->args->in[which] + (size_t)block * cache->stride +
-           element * rp__dtype_block_bytes(cache->dtype);
+    const size_t bytes = rp__dtype_block_bytes(cache->dtype);
+    kv_walk w = {.size = cache->dim[1], .n_blocks = cache->dim[0], .block_stride = cache->stride};
+    int64_t block = position / w.size, skip = position - block * w.size;
+    w.base = (const char *)at->args->in[which] + (size_t)(s->kv * at->d) * bytes;
+    w.row_stride = (size_t)(at->n_kv * at->d) * bytes;
+    w.table = s->table + block;
+    w.n_left = w.size - skip;
+    walk_block(&w);
+    w.row += (size_t)skip * w.row_stride;
+    return w;
+}
+
+/* `last`: there is no further position. */
+V16_INLINE const char *walk_row(kv_walk *w, bool last) {
+    const char *row = w->row;
+    w->row += w->row_stride;
+    if (--w->n_left == 0 && !last) {
+        w->table++, w->n_left = w->size;
+        walk_block(w);
+    }
+    return row;
+}
+
+/* Asks for the rows of positions [from, from + AT_STEP) that a lone token sees: they lie apart, one
+ * in n_kv, where no prefetcher looks for them. With more tokens they cost little beside the sums.
+ */
+static void fetch_rows(const attention *at, const span *s, int which, int64_t from) {
+    int64_t to = min_i64(from + AT_STEP, s->last + 1);
+    if (s->n_tokens > 1 || from < s->first || from >= to) return;
+    kv_walk w = walk_from(at, s, which, from);
+    const size_t n = (size_t)at->d * rp__dtype_block_bytes(at->op->in[which].dtype);
+    for (int64_t i = from; i < to; i++) fetch(walk_row(&w, i == to - 1), n);
 }
 
 /* One vector of 16 positions' rows; NULL rows are zero. */
@@ -107,12 +152,13 @@ V16_INLINE void take_k_square(rp_dtype dtype, const char *const row[16], int64_t
  * p and on. Those that nobody in the span sees are zero: their blocks may be gone. */
 V16_INLINE void take_k_as(rp_dtype dtype, const attention *at, const span *s, int64_t from,
                           int64_t n) {
+    const int64_t skip = max_i64(0, s->first - from);
+    kv_walk walk = walk_from(at, s, 1, from + skip);
     for (int p = 0; p < AT_STEP / 16; p++) {
         const char *row[16];
         for (int j = 0; j < 16; j++) {
-            int64_t position = from + 16 * p + j;
-            bool is_seen = 16 * p + j < n && position >= s->first;
-            row[j] = is_seen ? kv_row(at, s, 1, position) : NULL;
+            int64_t i = 16 * p + j;
+            row[j] = i >= skip && i < n ? walk_row(&walk, i == n - 1) : NULL;
         }
         float *dst = at->kv + (int64_t)p * 16 * at->d_pad;
         for (int64_t i = 0; i < at->d_pad; i += 16) take_k_square(dtype, row, i, at->d, dst);
@@ -122,8 +168,9 @@ V16_INLINE void take_k_as(rp_dtype dtype, const attention *at, const span *s, in
 /* Positions [from, from + n) of V: panel p holds, per position, dimensions 16 p and on. */
 V16_INLINE void take_v_as(rp_dtype dtype, const attention *at, const span *s, int64_t from,
                           int64_t n) {
+    kv_walk walk = walk_from(at, s, 2, from);
     for (int64_t j = 0; j < n; j++) {
-        const char *row = kv_row(at, s, 2, from + j);
+        const char *row = walk_row(&walk, j == n - 1);
         for (int64_t i = 0; i < at->d_pad; i += 16)
             v16_store(at->kv + i * AT_STEP + j * 16, kv_load(dtype, row, i, at->d));
     }
@@ -194,6 +241,8 @@ static void block_scores(const attention *at, const span *s, int64_t block, int6
                          int64_t n) {
     int64_t n_rows = s->n_tokens * at->group;
     for (int64_t j = first / AT_STEP * AT_STEP; j < n; j += AT_STEP) {
+        fetch_rows(at, s, 1, block + j + AT_STEP);
+        fetch_rows(at, s, 2, block + j);
         take_k(at, s, block + j, min_i64(AT_STEP, n - j));
         tile_args a = {.x = at->q, .x_stride = (size_t)at->d, .n = at->d, .is_first = true};
         a.c = at->score + j, a.c_stride = AT_BLOCK;
@@ -243,6 +292,7 @@ static void block_values(const attention *at, const span *s, int64_t block, int6
                          int64_t n) {
     int64_t n_rows = s->n_tokens * at->group, n_panels = at->d_pad / 16;
     memset(at->part, 0, (size_t)(n_rows * at->d_pad) * sizeof(float));
+    fetch_rows(at, s, 1, block + AT_BLOCK);
     for (int64_t j = first / AT_STEP * AT_STEP; j < n; j += AT_STEP) {
         int64_t step = min_i64(AT_STEP, n - j), start = max_i64(j, first);
         take_v(at, s, block + start, j + step - start);
@@ -323,10 +373,6 @@ static void attend_block(const attention *at, const span *s, int64_t block) {
     block_values(at, s, block, first, n);
 }
 
-static int64_t first_block(const span *s) {
-    return s->first / AT_BLOCK * AT_BLOCK;
-}
-
 static void attend(const attention *at, const span *s) {
     int64_t n_rows = s->n_tokens * at->group;
     take_queries(at, s);
@@ -379,42 +425,56 @@ static span span_at(const attention *at, int64_t t) {
     return s;
 }
 
-/* True when there are too few spans for the workers and some are long. Every worker finds the same,
- * in both phases. */
-static bool is_shared_out(const attention *at) {
-    int64_t n_items = 0, longest = 0;
-    if (!at->args->shared) return false;
+static int64_t blocks_of(const span *s) {
+    return (s->last - first_block(s)) / AT_BLOCK + 1;
+}
+
+/* The blocks of all spans and kv heads, when there are too few spans for the workers and some are
+ * long; else 0. Every worker finds the same, in both phases. */
+static int64_t shared_items(const attention *at) {
+    int64_t n_spans = 0, n_items = 0, longest = 0;
+    if (!at->args->shared) return 0;
     for (int64_t t = 0; t < at->args->n_live;) {
         span s = span_at(at, t);
-        n_items += at->n_kv;
+        n_spans += at->n_kv, n_items += at->n_kv * blocks_of(&s);
         longest = max_i64(longest, s.last - first_block(&s));
         t += s.n_tokens;
     }
-    return n_items < 4 * at->args->n_workers && longest >= AT_BLOCK;
+    return n_spans < 4 * at->args->n_workers && longest >= AT_BLOCK ? n_items : 0;
+}
+
+/* A run of blocks for each worker: the next block is the one that was asked for. */
+static void attend_shared(const attention *at, int64_t n_items) {
+    ref_share share = ref_split(at->args, n_items);
+    int64_t i = 0;
+    for (int64_t t = 0; t < at->args->n_live;) {
+        span s = span_at(at, t);
+        for (s.kv = 0; s.kv < at->n_kv; s.kv++)
+            for (int64_t block = first_block(&s); block <= s.last; block += AT_BLOCK, i++)
+                if (i >= share.from && i < share.to) attend_and_keep(at, &s, block);
+        t += s.n_tokens;
+    }
 }
 
 /* Spans are dealt out in turn: later ones of a prompt see more positions and take longer. */
 static void fast_attention(const rp__body_args *a) {
     attention at = attention_of(a);
-    bool is_shared = is_shared_out(&at);
-    int64_t turn = 0;
+    int64_t turn = 0, n_items = shared_items(&at);
+    if (n_items) {
+        attend_shared(&at, n_items);
+        return;
+    }
     for (int64_t t = 0; t < a->n_live;) {
         span s = span_at(&at, t);
-        for (s.kv = 0; s.kv < at.n_kv; s.kv++) {
-            if (!is_shared) {
-                if (turn++ % a->n_workers == a->worker) attend(&at, &s);
-                continue;
-            }
-            for (int64_t block = first_block(&s); block <= s.last; block += AT_BLOCK)
-                if (turn++ % a->n_workers == a->worker) attend_and_keep(&at, &s, block);
-        }
+        for (s.kv = 0; s.kv < at.n_kv; s.kv++)
+            if (turn++ % a->n_workers == a->worker) attend(&at, &s);
         t += s.n_tokens;
     }
 }
 
 static void fast_attention_finish(const rp__body_args *a) {
     attention at = attention_of(a);
-    if (!is_shared_out(&at)) return;
+    if (!shared_items(&at)) return;
     ref_share rows = ref_split(a, a->n_live * at.n_heads);
     for (int64_t r = rows.from; r < rows.to; r++) {
         int64_t t = r / at.n_heads, h = r % at.n_heads, pos = at.pos[t];

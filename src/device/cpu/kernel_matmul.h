@@ -45,14 +45,29 @@ typedef struct sink {
     char *y;
 } sink;
 
+/* Asks for what finish_panel will touch: a line or two per row, which no prefetcher foresees. */
+static void fetch_sink(const sink *s, int64_t t0, int64_t n_rows, int64_t panel) {
+    size_t at = (size_t)panel * RP__PANEL_ROWS * sizeof(float);
+    for (int64_t t = t0; t < t0 + n_rows; t++) {
+        const char *y = s->y + (size_t)t * s->y_stride + at;
+        for (int p = 0; p < TILE_PANELS; p++) __builtin_prefetch(y + p * LINE, 1);
+        if (s->add) fetch(s->add + (size_t)t * s->add_stride + at, TILE_PANELS * LINE);
+    }
+}
+
 static void finish_panel(const matmul *m, const sink *s, int64_t t, int64_t panel,
                          const float *sums) {
     int64_t n0 = panel * RP__PANEL_ROWS, n = min_i64(RP__PANEL_ROWS, m->n - n0);
     v16 v = v16_load(sums);
+    float *y = (float *)(s->y + (size_t)t * s->y_stride) + n0;
+    const float *add = NULL;
     if (s->bias) v = v16_add(v, v16_load_n(s->bias + n0, n));
-    if (s->add)
-        v = v16_add(v, v16_load_n((const float *)(s->add + (size_t)t * s->add_stride) + n0, n));
-    v16_store_n((float *)(s->y + (size_t)t * s->y_stride) + n0, v, n);
+    if (s->add) add = (const float *)(s->add + (size_t)t * s->add_stride) + n0;
+    if (n == RP__PANEL_ROWS) {
+        v16_store(y, add ? v16_add(v, v16_load(add)) : v);
+    } else {
+        v16_store_n(y, add ? v16_add(v, v16_load_n(add, n)) : v, n);
+    }
 }
 
 /* Panels [from, to) for one row. */
@@ -93,6 +108,7 @@ static void matmul_block(const matmul *m, const sink *s, const float *x, size_t 
                    .c_stride = TILE_C_STRIDE};
     if (m->traits.bits) a.group = m->traits.group;
     if (a.group) memset(a.c, 0, (size_t)(n_rows * TILE_C_STRIDE) * sizeof *a.c);
+    fetch_sink(s, t0, n_rows, panel);
     for (int64_t k = 0; k < m->k; k += KC) {
         a.n = min_i64(KC, m->k - k);
         take_columns(m, panel, n_panels, k, &a);

@@ -39,6 +39,7 @@ V16_INLINE void q8_gemv_n(rp__panel_format format, int n, const uint8_t *w, size
     const rp__panel_traits t = rp__panel_traits_of(format);
     const int n_groups = RP__PANEL_CHUNK / t.group;
     const size_t group_bytes = (size_t)(RP__PANEL_ROWS * t.group * t.bits / 8);
+    const size_t chunk_bytes = rp__panel_chunk_bytes(t);
     v16 acc[GEMV_PANELS];
     cursor at[GEMV_PANELS];
     UNROLL for (int p = 0; p < n; p++) {
@@ -49,6 +50,8 @@ V16_INLINE void q8_gemv_n(rp__panel_format format, int n, const uint8_t *w, size
         if (t.is_k && c % 8 == 0) {
             UNROLL for (int p = 0; p < n; p++) take_head(t, &at[p]);
         }
+        const size_t ahead = fetch_offset((size_t)(at[0].p - w), panel_bytes, n);
+        UNROLL for (int p = 0; p < n; p++) fetch(at[p].p + ahead, chunk_bytes);
         const int8_t *q = q_at(l, x, c);
         v16 d = v16_set1(f->d[c]);
         UNROLL for (int g = 0; g < n_groups; g++) {
@@ -63,7 +66,7 @@ V16_INLINE void q8_gemv_n(rp__panel_format format, int n, const uint8_t *w, size
                                      acc[p]);
             }
         }
-        UNROLL for (int p = 0; p < n; p++) at[p].p += rp__panel_chunk_bytes(t);
+        UNROLL for (int p = 0; p < n; p++) at[p].p += chunk_bytes;
     }
     UNROLL for (int p = 0; p < n; p++) v16_store(out + p * RP__PANEL_ROWS, acc[p]);
 }
@@ -156,6 +159,7 @@ static void q8_block(const rp__body_args *b, const matmul *m, const sink *s, con
     q8_args a = {.x_stride = tx->stride, .c = own->sums};
     a.x_chunk = l.chunks == 1 ? l.block : RP__PANEL_CHUNK;
     memset(a.c, 0, (size_t)(n_rows * Q8_C_STRIDE) * sizeof *a.c);
+    fetch_sink(s, t0, n_rows, panel);
     for (int64_t k = 0; k < m->k; k += RP__PANEL_SUPER) {
         size_t chunk = (size_t)(k / RP__PANEL_CHUNK), stride = own->f.stride;
         a.n = min_i64(RP__PANEL_SUPER, m->k - k);
@@ -170,10 +174,13 @@ static void q8_block(const rp__body_args *b, const matmul *m, const sink *s, con
             finish_panel(m, s, t0 + r, panel + p, a.c + r * Q8_C_STRIDE + p * RP__PANEL_ROWS);
 }
 
-/* Rows go in cuts of whole tiles: fewer where there are not panels enough for all workers. */
+/* Rows go in even cuts of whole tiles: smaller ones where there are not panels enough for all
+ * workers. */
 static void q8_tiled(const rp__body_args *a, const matmul *m, const sink *s) {
     const rp_tensor *tx = &a->op->in[0];
-    int64_t n_groups = (m->n_panels + TILE_PANELS - 1) / TILE_PANELS, rows = Q8_TC;
+    int64_t n_groups = (m->n_panels + TILE_PANELS - 1) / TILE_PANELS;
+    int64_t n_least = (a->n_live + Q8_TC - 1) / Q8_TC;
+    int64_t rows = ((a->n_live + n_least - 1) / n_least + Q8_ROWS - 1) / Q8_ROWS * Q8_ROWS;
     while (rows > Q8_ROWS && (a->n_live + rows - 1) / rows * n_groups < 2 * a->n_workers)
         rows -= Q8_ROWS;
     int64_t n_cuts = (a->n_live + rows - 1) / rows, cut_before = -1;

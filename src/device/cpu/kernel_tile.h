@@ -64,10 +64,17 @@ V16_INLINE v16 plain_column(rp__panel_format f, const uint8_t *p, int64_t k) {
 
 V16_INLINE void gemv_plain(rp__panel_format f, int n, const uint8_t *w, size_t panel_bytes,
                            const float *x, int64_t k, v16 *acc) {
-    for (int64_t i = 0; i < k; i++) {
-        v16 xi = v16_set1(x[i]);
-        UNROLL for (int p = 0; p < n; p++) acc[p] =
-            v16_fma(plain_column(f, w + (size_t)p * panel_bytes, i), xi, acc[p]);
+    enum { STEP = 8 };
+    const size_t step_bytes = STEP * RP__PANEL_ROWS * (f == RP__PANEL_F32 ? 4 : 2);
+    for (int64_t from = 0; from < k; from += STEP) {
+        const size_t done = (size_t)(from / STEP) * step_bytes;
+        const size_t ahead = done + fetch_offset(done, panel_bytes, n);
+        UNROLL for (int p = 0; p < n; p++) fetch(w + (size_t)p * panel_bytes + ahead, step_bytes);
+        for (int64_t i = from; i < min_i64(from + STEP, k); i++) {
+            v16 xi = v16_set1(x[i]);
+            UNROLL for (int p = 0; p < n; p++) acc[p] =
+                v16_fma(plain_column(f, w + (size_t)p * panel_bytes, i), xi, acc[p]);
+        }
     }
 }
 
@@ -99,13 +106,16 @@ V16_INLINE void gemv_blocks(rp__panel_traits t, int n, const uint8_t *w, size_t 
     cursor at[GEMV_PANELS];
     UNROLL for (int p = 0; p < n; p++) at[p] =
         (cursor){w + (size_t)p * panel_bytes, v16_zero(), v16_zero()};
+    const size_t chunk_bytes = rp__panel_chunk_bytes(t);
     for (int64_t c = 0; c < k / RP__PANEL_CHUNK; c++, x += RP__PANEL_CHUNK) {
         if (t.is_k && c % 8 == 0) {
             UNROLL for (int p = 0; p < n; p++) take_head(t, &at[p]);
         }
+        const size_t ahead = fetch_offset((size_t)(at[0].p - w), panel_bytes, n);
+        UNROLL for (int p = 0; p < n; p++) fetch(at[p].p + ahead, chunk_bytes);
         for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++)
             gemv_group(t, n, at, g, x, adds_min(t) ? *x_sums++ : 0, acc);
-        UNROLL for (int p = 0; p < n; p++) at[p].p += rp__panel_chunk_bytes(t);
+        UNROLL for (int p = 0; p < n; p++) at[p].p += chunk_bytes;
     }
 }
 

@@ -248,6 +248,18 @@ static void put_heads(rp__panel_traits t, uint8_t *p, int lane, const piece *in)
     if (t.has_min) put_u16(p + RP__PANEL_ROWS * 2, lane, in->head[1]);
 }
 
+/* Four bytes of each cell at a time: loading a model is mostly this. */
+static void put_q(rp__panel_traits t, uint8_t *q, const uint8_t *in) {
+    uint32_t low, high = 0;
+    const int step = t.bits == 4 ? 8 : 4;
+    for (int i = 0; i < RP__PANEL_CHUNK; i += step, q += RP__PANEL_CELL) {
+        memcpy(&low, in + i, 4);
+        if (t.bits == 4) memcpy(&high, in + i + 4, 4);
+        low |= high << 4; /* no byte's bits reach the next: they are 0..15 */
+        memcpy(q, &low, 4);
+    }
+}
+
 static void put_piece(rp__panel_traits t, uint8_t *p, int lane, const piece *in) {
     size_t part = rp__panel_scale_bytes(t);
     if (t.is_k) {
@@ -258,13 +270,7 @@ static void put_piece(rp__panel_traits t, uint8_t *p, int lane, const piece *in)
     } else {
         put_heads(t, p, lane, in);
     }
-    uint8_t *q = p + part * (1u + t.has_min) + 4 * lane;
-    for (int i = 0; i < RP__PANEL_CHUNK; i++) {
-        if (t.bits == 8)
-            q[i / 4 * RP__PANEL_CELL + i % 4] = in->q[i];
-        else if (i % 8 < 4)
-            q[i / 8 * RP__PANEL_CELL + i % 4] = (uint8_t)(in->q[i] | in->q[i + 4] << 4);
-    }
+    put_q(t, p + part * (1u + t.has_min) + 4 * lane, in->q);
 }
 
 static void write_lane_blocks(rp_dtype dtype, uint8_t *panel, int lane, int64_t k,

@@ -103,7 +103,7 @@ enum { RP__MATMUL_ROWS = 256, RP__MATMUL_SCRATCH = 2 * 16 * (256 + 2 * 16 + RP__
  * of a byte, scales and mins of 16 groups, sums of those rows. Factors come on top: bytes that go
  * with 32 columns of one row. */
 enum {
-    RP__Q8_ROWS = 72,
+    RP__Q8_ROWS = 264,
     RP__Q8_SCRATCH = 2 * 16 * (256 + 4 * (2 * 16 + RP__Q8_ROWS)),
     RP__PANEL_FACTORS = 20,
 };

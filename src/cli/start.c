@@ -86,7 +86,10 @@ static void fill_types(const rp__options *o, rp_engine_options *e) {
     const char *both = rp__options_str(o, RP_OPT_KV_CACHE_DTYPE);
     e->cache_type_k = rp__options_str(o, RP_OPT_CACHE_TYPE_K);
     e->cache_type_v = rp__options_str(o, RP_OPT_CACHE_TYPE_V);
-    if (!strcmp(rp__options_str(o, RP_OPT_ACTIVATIONS), "q8")) e->activations = RP_ACTIVATIONS_Q8;
+    const char *activations = rp__options_str(o, RP_OPT_ACTIVATIONS);
+    e->activations = !strcmp(activations, "q8")    ? RP_ACTIVATIONS_Q8
+                     : !strcmp(activations, "f32") ? RP_ACTIVATIONS_F32
+                                                   : RP_ACTIVATIONS_AUTO;
     if (!strcmp(both, "auto")) return;
     if (!rp__options_given(o, RP_OPT_CACHE_TYPE_K)) e->cache_type_k = both;
     if (!rp__options_given(o, RP_OPT_CACHE_TYPE_V)) e->cache_type_v = both;

@@ -28,6 +28,7 @@ rp_engine_options rp_engine_options_default(void) {
                                .max_queue = 1024,
                                .prefix_cache = true,
                                .block_size = 32,
+                               .activations = RP_ACTIVATIONS_AUTO,
                                .max_graphs = 32};
 }
 
@@ -51,7 +52,7 @@ static rp_status check_options(const rp_engine_options *o, rp_error *err) {
     RP_TRY(check_range("block_size", o->block_size, 1, 1024, err));
     RP_TRY(check_range("n_blocks", o->n_blocks, 0, INT32_MAX / 1024, err));
     RP_TRY(check_range("max_graphs", o->max_graphs, 1, 4096, err));
-    RP_TRY(check_range("activations", (int)o->activations, RP_ACTIVATIONS_F32, RP_ACTIVATIONS_Q8,
+    RP_TRY(check_range("activations", (int)o->activations, RP_ACTIVATIONS_F32, RP_ACTIVATIONS_AUTO,
                        err));
     RP_TRY(check_range("capture", (int)o->capture, RP_CAPTURE_AUTO, RP_CAPTURE_OFF, err));
     return RP_OK;

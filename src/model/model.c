@@ -165,8 +165,8 @@ static bool device_rounds(rp_device *device) {
 }
 
 rp_status rp__model_set_activations(rp__model *m, rp_activations mode, rp_error *err) {
-    m->rounds_activations = mode == RP_ACTIVATIONS_Q8;
-    if (!m->rounds_activations || device_rounds(m->device)) return RP_OK;
+    m->rounds_activations = mode != RP_ACTIVATIONS_F32 && device_rounds(m->device);
+    if (m->rounds_activations || mode != RP_ACTIVATIONS_Q8) return RP_OK;
     return rp__fail(err, RP_EUNSUPPORTED, "device %s does not round activations to 8 bits",
                     rp__device_name(m->device));
 }

@@ -26,7 +26,7 @@ rp_status rp_bench_machine(const rp_bench_machine_options *options, rp_error *er
     rp_device *device = NULL;
     rp__devices_prepare();
     if (!o.read_bytes) return rp__fail(err, RP_EINVAL, "read_bytes is 0");
-    RP_TRY(rp__device_open(o.device ? o.device : "cpu", &config, &device, err));
+    RP_TRY(rp__device_open(o.device ? o.device : rp__device_name_at(0), &config, &device, err));
     rp_status status = rp__device_limits(device, o.read_bytes, pass_on, &o, err);
     rp__device_close(device);
     return status;

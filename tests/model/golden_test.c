@@ -178,6 +178,7 @@ RP_TEST(golden, smollm2_greedy_text_is_llama_cpps_up_to_a_near_tie) {
     o.model = model_path();
     o.n_ctx = N_CTX;
     o.n_threads = 2;
+    o.activations = RP_ACTIVATIONS_F32;
     assert_ok(rp_engine_create(&o, &e, &err), err);
     json_t *llama = open_cases("fixtures/golden/smollm2_greedy.json"), *entry;
     json_t *exact = open_cases("fixtures/golden/smollm2_float32.json");

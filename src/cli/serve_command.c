@@ -117,14 +117,15 @@ static bool has_value(const rp__option *row, const rp__option_value *v) {
 }
 
 /* Every option of the command with its value, where it came from, and no secret. */
-static void print_config(const rp__options *o) {
+static void print_config(const rp__options *o, const char *model) {
     static const char *const origins[] = {"", "  (environment)", "  (argument)"};
     if (rp__cli_is_quiet()) return;
+    fprintf(stderr, "  %-24s %s\n", "model", model);
     for (int id = 0; id < RP_N_OPTIONS; id++) {
         const rp__option *row = rp__option_of((rp__option_id)id);
         const rp__option_value *v = &o->values[id];
-        if (!(row->commands & RP_CMD_SERVE) || row->kind == RP_OPT_ACTION || !has_value(row, v))
-            continue;
+        bool is_shown = row->commands & RP_CMD_SERVE && row->kind != RP_OPT_ACTION;
+        if (!is_shown || id == RP_OPT_MODEL || !has_value(row, v)) continue;
         fprintf(stderr, "  %-24s ", row->name);
         if (id == RP_OPT_API_KEY)
             fputs("(set)", stderr);
@@ -193,7 +194,7 @@ int rp__cli_serve(rp__options *o) {
         rp__cli_interrupt_init();
         rp__cli_terminate_init();
         raise_file_limit();
-        print_config(o);
+        print_config(o, sv.model);
         code = run(&sv);
     }
     rp__server_close(sv.server);

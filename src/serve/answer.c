@@ -53,7 +53,6 @@ void rp__answer_destroy(rp__answer *a) {
 }
 
 void rp__answer_cancel(rp__answer *a) {
-    a->is_cancelled = true;
     for (size_t i = 0; i < a->n_submitted; i++)
         if (!a->choices[i].is_done) rp_request_cancel(a->requests[i]);
 }
@@ -105,6 +104,30 @@ static size_t n_waiting_bytes(const rp__choice *c) {
     return n;
 }
 
+/* The answer cannot be given: the first reason counts, and the other choices end too. */
+static void fail(rp__answer *a, const rp__problem *p) {
+    if (!a->failure.http) a->failure = *p;
+    rp__answer_cancel(a);
+}
+
+/* What was added to a choice must be there, and no more than may wait for its reader. */
+static void check_choice(rp__choice *c) {
+    rp__answer *a = c->answer;
+    size_t most = a->exchange->server->config.stream_buffer;
+    bool is_whole = !c->text.failed;
+    rp__problem p;
+    for (size_t k = 0; k < RP_LOGPROB_LISTS; k++) is_whole &= !c->logprobs[k].failed;
+    if (a->failure.http) return;
+    if (!is_whole)
+        rp__refuse(&p, RP_ENOMEM, NULL, "out of memory for the answer");
+    else if (a->ask.stream && n_waiting_bytes(c) > most)
+        rp__refuse(&p, RP_ELIMIT, NULL,
+                   "the stream was read too slowly: more than %zu bytes waited", most);
+    else
+        return;
+    fail(a, &p);
+}
+
 static void take_token(rp__choice *c, rp_request *request, const rp_event *ev) {
     rp__answer *a = c->answer;
     rp_engine *engine = rp__exchange_engine(a->exchange);
@@ -114,11 +137,18 @@ static void take_token(rp__choice *c, rp_request *request, const rp_event *ev) {
     if (a->ask.prompt_only) return;
     rp__bytes_add(&c->text, ev->text, ev->text_bytes);
     if (has_logprobs) rp__logprob_add(c, engine, ev);
-    if (a->ask.stream && !a->is_too_slow &&
-        n_waiting_bytes(c) > a->exchange->server->config.stream_buffer) {
-        a->is_too_slow = true;
-        rp__answer_cancel(a);
-    }
+    check_choice(c);
+}
+
+/* An end that is none of the answer's own. */
+static void check_end(rp__choice *c, const rp_error *error) {
+    rp__problem p;
+    if (c->finish == RP_FINISH_STOP || c->finish == RP_FINISH_LENGTH) return;
+    if (c->finish == RP_FINISH_CANCELLED)
+        rp__refuse(&p, RP_ECANCELLED, NULL, "the answer was cancelled");
+    else
+        rp__refuse_error(&p, error, NULL);
+    fail(c->answer, &p);
 }
 
 static void take_end(rp__choice *c, const rp_event *ev) {
@@ -128,9 +158,10 @@ static void take_end(rp__choice *c, const rp_event *ev) {
     c->finish = ev->finish;
     c->usage = ev->usage;
     if (a->ask.prompt_only) c->usage.n_generated = 0;
-    c->error = ev->error;
     c->is_done = true;
     a->n_open--;
+    check_choice(c);
+    check_end(c, &ev->error);
     rp__metrics_done(&a->exchange->server->metrics, ev->finish,
                      (double)(rp__clock_ns() - a->exchange->began_ns) * 1e-9);
 }
@@ -259,18 +290,9 @@ rp_status rp__answer_start(rp__answer *a, rp_engine *engine, rp__problem *p) {
 
 /* ---- a whole answer ---- */
 
-static const char *refusal_of(const rp__choice *c) {
-    if (c->finish == RP_FINISH_CANCELLED) return "the answer was cancelled";
-    return c->error.message;
-}
-
 void rp__answer_write(rp__answer *a, rp__bytes *out, rp__problem *p) {
-    for (size_t i = 0; i < a->n_choices; i++) {
-        const rp__choice *c = &a->choices[i];
-        bool is_cancelled = c->finish == RP_FINISH_CANCELLED;
-        if (c->finish == RP_FINISH_STOP || c->finish == RP_FINISH_LENGTH) continue;
-        rp__refuse(p, is_cancelled ? RP_ESTATE : c->error.code, NULL, "%s", refusal_of(c));
-        return;
-    }
-    rp__reply_write(a, out);
+    if (a->failure.http)
+        *p = a->failure;
+    else
+        rp__reply_write(a, out);
 }

@@ -28,7 +28,6 @@ typedef struct rp__choice {
     bool is_done, is_told; /* ended; and the stream said so */
     rp_finish finish;
     rp_usage usage;
-    rp_error error;
 } rp__choice;
 
 struct rp__answer {
@@ -37,11 +36,12 @@ struct rp__answer {
     char id[160];
     int64_t created;
     rp__choice *choices;
-    rp_request **requests;                       /* of each choice */
-    size_t n_choices, n_submitted, n_open;       /* n_open: submitted and not done */
-    bool is_started;                             /* every choice was submitted */
-    bool is_cancelled, is_too_slow, is_finished; /* is_finished: the stream's last bytes are made */
-    rp__bytes out;                               /* of a stream: made and not yet given away */
+    rp_request **requests;                 /* of each choice */
+    size_t n_choices, n_submitted, n_open; /* n_open: submitted and not done */
+    bool is_started;                       /* every choice was submitted */
+    bool is_finished;                      /* the stream's last bytes are made */
+    rp__problem failure;                   /* http 0: there is none */
+    rp__bytes out;                         /* of a stream: made and not yet given away */
     size_t n_given;
     double first_token_seconds; /* < 0: none came */
 };

@@ -291,6 +291,7 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
     if (!x) return;
     *context = NULL;
     x->ended_ns = rp__clock_ns();
+    rp__metrics_http(&x->server->metrics, x->http);
     rp__watch_request(cls, x->link);
     rp__exchange_abandon(x);
     rp__exchange_let_go(x);

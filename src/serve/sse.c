@@ -20,42 +20,19 @@ static bool has_more(const rp__choice *c) {
     return c->text.n > 0 || c->logprobs[0].n > 0;
 }
 
-static void add_error(rp__answer *a, const rp__problem *p) {
-    begin_event(&a->out);
-    rp__problem_write(&a->out, p);
-    end_event(&a->out);
-    a->is_finished = true;
-}
-
 static void add_done(rp__answer *a) {
-    if (a->ask.include_usage) {
+    if (a->failure.http || a->ask.include_usage) {
         begin_event(&a->out);
-        rp__reply_usage_chunk(a, &a->out);
+        if (a->failure.http)
+            rp__problem_write(&a->out, &a->failure);
+        else
+            rp__reply_usage_chunk(a, &a->out);
         end_event(&a->out);
     }
     begin_event(&a->out);
     rp__bytes_add_str(&a->out, "[DONE]");
     end_event(&a->out);
     a->is_finished = true;
-}
-
-/* Why the stream must end early; false: it goes on. */
-static bool find_failure(const rp__answer *a, rp__problem *p) {
-    if (a->is_too_slow) {
-        rp__refuse(p, RP_ELIMIT, NULL, "the stream was read too slowly: more than %zu bytes waited",
-                   a->exchange->server->config.stream_buffer);
-        return true;
-    }
-    for (size_t i = 0; i < a->n_choices; i++) {
-        const rp__choice *c = &a->choices[i];
-        if (!c->is_done || c->finish == RP_FINISH_STOP || c->finish == RP_FINISH_LENGTH) continue;
-        if (c->finish == RP_FINISH_CANCELLED)
-            rp__refuse(p, RP_ESTATE, NULL, "the answer was cancelled");
-        else
-            rp__refuse_error(p, &c->error, NULL);
-        return true;
-    }
-    return false;
 }
 
 /* Whether a first chunk is due beside what text brings: the role of a chat, an echoed prompt. It
@@ -68,14 +45,15 @@ static bool has_opening(const rp__answer *a, const rp__choice *c) {
 /* One event of this choice, if it has something to say. */
 static bool add_event(rp__answer *a, rp__choice *c) {
     bool is_chunk = has_opening(a, c) || has_more(c);
-    if (!is_chunk && (!c->is_done || c->is_told)) return false;
+    bool is_last = !is_chunk && c->is_done && !c->is_told && !a->failure.http;
+    if (!is_chunk && !is_last) return false;
     begin_event(&a->out);
     if (is_chunk)
         rp__reply_chunk(a, c, &a->out);
     else
         rp__reply_last_chunk(a, c, &a->out);
     end_event(&a->out);
-    c->is_told = !is_chunk;
+    c->is_told = is_last;
     return true;
 }
 
@@ -87,17 +65,12 @@ static bool is_told(const rp__answer *a) {
 
 /* Makes the next events: one of each choice that has something to say. */
 static void make_events(rp__answer *a) {
-    rp__problem p = {0};
     for (size_t i = 0; i < a->n_choices; i++) add_event(a, &a->choices[i]);
     if (a->out.n) return;
-    if (find_failure(a, &p)) {
-        rp__answer_cancel(a);
-        add_error(a, &p);
-    } else if (is_told(a)) {
+    if (a->failure.http || is_told(a))
         add_done(a);
-    } else if (a->exchange->wants_ping) {
+    else if (a->exchange->wants_ping)
         rp__bytes_add_str(&a->out, ": still working\n\n");
-    }
     a->exchange->wants_ping = false;
 }
 

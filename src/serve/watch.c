@@ -123,7 +123,6 @@ static void unlist(rp__server *s, rp__exchange *x) {
 }
 
 static void finish(rp__server *s, rp__exchange *x) {
-    rp__metrics_http(&s->metrics, x->http);
     rp__log_exchange(x);
     pthread_mutex_lock(&s->lock);
     unlist(s, x);

@@ -67,6 +67,7 @@ def test_configuration_is_printed_once(table):
         listed = [line.split() for line in s.log if line and line.startswith("  ")]
         values = {words[0]: words[1:] for words in listed}
         assert len(values) == len(listed)
+        assert values["model"] == [str(table)]
         assert values["max-num-seqs"] == ["3", "(environment)"]
         assert values["served-model-name"] == ["one,", "two", "(argument)"]
         assert values["max-num-batched-tokens"] == ["512"]

@@ -17,6 +17,7 @@ figures of different rounds incomparable.
 import argparse
 import json
 import os
+import signal
 import socket
 import statistics
 import subprocess
@@ -131,6 +132,7 @@ def measure(a, engine, seed):
 
 def main():
     a = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the server ends too
     engines = ["reprise"] + (["llama-server"] if a.llama_server else [])
     rounds = {e: [] for e in engines}
     for i in range(a.rounds):

@@ -1,11 +1,13 @@
 /* Devices by name: one line each.
  *
- * Owns: the table of devices built in, those known and not built, and the list of shared objects
- * that the user named.
+ * Owns: the table of devices built in, of those that come with Reprise as shared objects, of those
+ * known and not built, and the list of shared objects that the user named.
  *
  * Threads: the path is set once at start; opening is thread safe after that. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
@@ -19,11 +21,20 @@ static const rp_device_api *const built_in[] = {
     &rp__emu_api,
 };
 
+/* Shared objects that are built and installed with the rest: what they need besides is looked for
+ * when they are opened. */
+static const struct {
+    const char *name, *file;
+} beside[] = {
+    {"tenstorrent", "libreprise_tenstorrent.so"},
+};
+
 /* Known by name, so that the answer can say more than "not found". */
-static const char *const not_built[] = {"vulkan", "cuda", "tenstorrent", "metal"};
+static const char *const not_built[] = {"vulkan", "cuda", "metal"};
 
 enum {
     N_BUILT_IN = sizeof built_in / sizeof *built_in,
+    N_BESIDE = sizeof beside / sizeof *beside,
     N_NOT_BUILT = sizeof not_built / sizeof *not_built
 };
 
@@ -61,7 +72,9 @@ rp_status rp__device_set_path(const char *list, rp_error *err) {
 }
 
 const char *rp__device_name_at(size_t i) {
-    return i < N_BUILT_IN ? built_in[i]->name : path_at(i - N_BUILT_IN);
+    if (i < N_BUILT_IN) return built_in[i]->name;
+    i -= N_BUILT_IN;
+    return i < N_BESIDE ? beside[i].name : path_at(i - N_BESIDE);
 }
 
 /* ---- opening ---- */
@@ -107,6 +120,26 @@ static rp_status open_from_path(const char *name, const rp_device_config *config
     return RP_OK;
 }
 
+/* The shared object of a device that comes with Reprise: beside the executable, as in a build
+ * folder, or where it is installed to. */
+static rp_status open_beside(const char *name, const char *file, const rp_device_config *config,
+                             rp_device **out, rp_error *err) {
+    static const char *const places[] = {"", "../" RP_DEVICE_DIR "/"};
+    char self[PATH_MAX], path[2 * PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(self, '/');
+    if (slash) slash[1] = 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(path, sizeof path, "%s%s%s", self, places[i], file);
+        if (access(path, R_OK) == 0) return open_plugin(path, config, out, err);
+    }
+    return rp__fail(err, RP_ENOTFOUND,
+                    "device \"%s\" is in %s, which is neither in %s nor in %s"
+                    "; REPRISE_DEVICE_PATH names it where it is elsewhere",
+                    name, file, self, places[1]);
+}
+
 rp_status rp__device_open(const char *name, const rp_device_config *config, rp_device **out,
                           rp_error *err) {
     *out = NULL;
@@ -116,6 +149,9 @@ rp_status rp__device_open(const char *name, const rp_device_config *config, rp_d
             return rp__device_open_api(built_in[i], config, out, err);
     RP_TRY(open_from_path(name, config, out, err));
     if (*out) return RP_OK;
+    for (size_t i = 0; i < N_BESIDE; i++)
+        if (!strcmp(name, beside[i].name))
+            return open_beside(name, beside[i].file, config, out, err);
     for (size_t i = 0; i < N_NOT_BUILT; i++)
         if (!strcmp(name, not_built[i]))
             return rp__fail(err, RP_EUNSUPPORTED, "device \"%s\" is not built yet", name);

@@ -195,23 +195,7 @@ static rp_status alloc_side(rp__stepper *s, rp__side side, rp_error *err) {
     return rp__buffer_create(on, "step outputs", b->outputs, true, &m->outputs, err);
 }
 
-rp_status rp__stepper_load(rp__stepper *s, rp_error *err) {
-    warn_of_long_ops(s);
-    RP_TRY(rp__buffer_create(cache_device(s), "KV cache", s->cache_bytes, true, &s->cache, err));
-    for (int side = 0; side < RP_N_SIDES; side++) RP_TRY(alloc_side(s, (rp__side)side, err));
-    rp__model_set_cache(s->model, s->cache);
-    RP_TRY(clear_sink(s, err));
-    for (int i = 0; i < s->n_buckets; i++)
-        for (int way = 0; way < 2; way++)
-            if (s->choices[i].ways[way])
-                RP_TRY(rp__program_bind(s->choices[i].ways[way], s->memory, err));
-    RP_TRY(alloc_host(s, err));
-    s->config.replay.rewind = rewind_inputs;
-    s->config.replay.user = s;
-    return rp__replayer_init(&s->replay, s->device, &s->config.replay, err);
-}
-
-/* ---- running ---- */
+/* ---- inputs ---- */
 
 static int32_t *staged(rp__stepper *s, const rp__program *p, const char *name) {
     return (int32_t *)(s->staging + p->slots[rp__program_find(p, name)].home[RP_SIDE_DEVICE].place);
@@ -287,6 +271,54 @@ static void note_advance(rp__stepper *s, const rp__program *p) {
     int64_t n = is_live ? s->batch.n_tokens : op->out[0].dim[0];
     for (int64_t i = 0; i < n; i++) v[i] += op->p.advance.step;
 }
+
+/* ---- loading ---- */
+
+/* Once on padding, op by op. With ops on the host only the kernels are compiled. */
+static rp_status warm_program(rp__stepper *s, const rp__program *p, rp_error *err) {
+    RP_TRY(rp__program_prepare(p, err));
+    if (p->traffic.n_host_ops) return RP_OK;
+    stage_inputs(s, p);
+    RP_TRY(rewrite_inputs(s, p, err));
+    for (int32_t i = 0; i < p->n_ops; i++) RP_TRY(rp__device_run(s->device, &p->ops[i], err));
+    return rp__device_sync(s->device, err);
+}
+
+/* Where a graph hides the memory it uses, nothing may come to the device beside one: neither a
+ * kernel's code nor what an op allocates the first time. So every step size is run before the first
+ * capture. */
+static rp_status warm_all(rp__stepper *s, rp_error *err) {
+    if (!rp__device_props(s->device)->hides_temporaries) return RP_OK;
+    rp_status st = RP_OK;
+    rp__batch batch = s->batch;
+    s->batch.n_tokens = s->batch.n_seqs = s->batch.n_rows = 0;
+    for (int i = 0; st >= 0 && i < 2 * s->n_buckets; i++) {
+        const rp__program *p = s->choices[i / 2].ways[i % 2];
+        if (p) st = warm_program(s, p, err);
+    }
+    s->batch = batch;
+    s->n_known = 0;
+    return st;
+}
+
+rp_status rp__stepper_load(rp__stepper *s, rp_error *err) {
+    warn_of_long_ops(s);
+    RP_TRY(rp__buffer_create(cache_device(s), "KV cache", s->cache_bytes, true, &s->cache, err));
+    for (int side = 0; side < RP_N_SIDES; side++) RP_TRY(alloc_side(s, (rp__side)side, err));
+    rp__model_set_cache(s->model, s->cache);
+    RP_TRY(clear_sink(s, err));
+    for (int i = 0; i < s->n_buckets; i++)
+        for (int way = 0; way < 2; way++)
+            if (s->choices[i].ways[way])
+                RP_TRY(rp__program_bind(s->choices[i].ways[way], s->memory, err));
+    RP_TRY(alloc_host(s, err));
+    RP_TRY(warm_all(s, err));
+    s->config.replay.rewind = rewind_inputs;
+    s->config.replay.user = s;
+    return rp__replayer_init(&s->replay, s->device, &s->config.replay, err);
+}
+
+/* ---- running ---- */
 
 /* A capture is refused once for each segment at most, and once for each program whose graphs make
  * room; what it wrote is undefined, so all inputs are written again. A failure leaves them unknown
@@ -366,7 +398,8 @@ rp_status rp__stepper_reopen(rp__stepper *s, rp_error *err) {
     s->n_known = 0;
     RP_TRY(rp__device_reopen(s->device, err));
     RP_TRY(rp__model_load(s->model, NULL, NULL, err));
-    return clear_sink(s, err);
+    RP_TRY(clear_sink(s, err));
+    return warm_all(s, err);
 }
 
 static rp_status capture_program(rp__stepper *s, rp__program *p, rp_error *err) {

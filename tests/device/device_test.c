@@ -19,8 +19,8 @@ RP_TEST(device, names_and_unknown_names) {
     assert_int_equal(rp__device_open("abacus", NULL, &dev, &err), RP_ENOTFOUND);
     assert_message(err, "\"abacus\"");
     for (size_t i = 0; rp__device_name_at(i); i++) assert_message(err, rp__device_name_at(i));
-    static const char *const not_built[] = {"vulkan", "cuda", "tenstorrent", "metal"};
-    for (int i = 0; i < 4; i++) {
+    static const char *const not_built[] = {"vulkan", "cuda", "metal"};
+    for (int i = 0; i < 3; i++) {
         assert_int_equal(rp__device_open(not_built[i], NULL, &dev, &err), RP_EUNSUPPORTED);
         assert_message(err, "not built yet");
         assert_null(dev);
@@ -251,7 +251,7 @@ static void weight_rows_in_parts(rp_device *dev) {
     rp_tensor desc = rp__tensor_make(NULL, 0, RP_F32, 2, (int64_t[]){ROWS, COLS});
     desc.is_weight = 1;
     size_t bytes = rp__weight_bytes(dev, &desc);
-    assert_true(bytes >= ROWS * COLS * sizeof(float));
+    assert_true(bytes >= ROWS * COLS * sizeof(uint16_t)); /* a device may hold it as BF16 */
     rp_buffer *w = make_buffer(dev, "w", bytes, true), *x = make_buffer(dev, "x", COLS * 4, true);
     rp_buffer *y = make_buffer(dev, "y", ROWS * 4, true);
     float rows[ROWS * COLS], one[COLS], found[ROWS];

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "device/ttnn.h"
 #include "tensor/view.h"
 
 const device_case device_cases[] = {
@@ -11,8 +12,10 @@ const device_case device_cases[] = {
     {"emu, runs while recording", "emu", "bodies=reference,record=run"},
     {"emu, addresses reused", "emu", "bodies=reference,reuse=always,fill=ff"},
     {"emu, hidden temporaries", "emu", "bodies=reference,hidden_temporaries=1"},
+    {"tenstorrent, on a stand-in for ttnn", "tenstorrent", NULL},
     {NULL, NULL, NULL},
 };
+
 
 static bool is_built_in(const char *name) {
     const char *each;
@@ -23,8 +26,9 @@ static bool is_built_in(const char *name) {
 
 void on_each_device(void (*test)(rp_device *dev)) {
     for (const device_case *c = device_cases; c->label; c++) {
-        if (!is_built_in(c->name)) continue;
-        rp_device *dev = open_named(c->name, c->options);
+        bool is_tenstorrent = !strcmp(c->name, "tenstorrent");
+        if (!is_built_in(c->name) || (is_tenstorrent && !rp_test_ttnn())) continue;
+        rp_device *dev = open_named(c->name, is_tenstorrent ? rp_test_ttnn() : c->options);
         if (rp__device_has_capture(dev)) test(dev);
         close_clean(dev);
     }

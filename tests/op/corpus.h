@@ -53,6 +53,10 @@ typedef struct corpus_case {
     uint64_t seed;
 } corpus_case;
 
+/* Random contents are numbers that BF16 holds: for machines whose activations are that, so that
+ * what they round is what an op makes. Set while cases are made. */
+extern bool rp_corpus_is_bf16;
+
 size_t rp_corpus_count(void);
 void rp_corpus_make(size_t i, corpus_case *c); /* rp_corpus_clear afterwards */
 void rp_corpus_clear(corpus_case *c);

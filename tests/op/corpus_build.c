@@ -66,8 +66,11 @@ void rp_corpus_clear(corpus_case *c) {
 uint64_t rp_case_rand(corpus_case *c, uint64_t below) {
     return rp_test_rand(&c->seed) % below;
 }
+bool rp_corpus_is_bf16;
+
 double rp_case_randf(corpus_case *c) {
-    return rp_test_randf(&c->seed);
+    double v = rp_test_randf(&c->seed);
+    return rp_corpus_is_bf16 ? rp_case_round(RP_BF16, v) : v;
 }
 
 void rp_case_shuffle(corpus_case *c, int32_t *ids, int64_t n) {

@@ -73,6 +73,9 @@ static rp_status run_on_device(corpus_machine *m, corpus_placed *p, int variant,
     if (variant == 0) {
         if (st >= 0) st = rp__device_run(dev, &p->op, err);
     } else {
+        /* Where nothing may be allocated beside graphs, operands come to the device before one. */
+        if (st >= 0 && rp__device_props(dev)->hides_temporaries)
+            st = rp__device_run(dev, &p->op, err);
         if (st >= 0) st = capture(dev, &p->op, &graph, err);
         if (st >= 0) st = write_operands(dev, p, &b, err);
         if (st >= 0) st = rp__graph_replay(graph, err);

@@ -1,0 +1,113 @@
+"""What a replayed step calls and moves, and what a lost ttnn process does, seen from outside: the
+device writes every call of ttnn to standard error when REPRISE_TTNN_LOG is set."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli import REPRISE
+from project import FIXTURES
+
+FAKE = Path(__file__).parent / "fake"
+PROMPT = ["--raw", "-p", "Hello there", "--ignore-eos", "--temperature", "0"]
+SIZES = ["-c", "128", "-np", "1", "--max-num-batched-tokens", "16"]
+
+pytestmark = pytest.mark.skipif(not REPRISE.exists(), reason=f"{REPRISE} is not built")
+
+
+def environment(**more):
+    return {
+        **os.environ,
+        "REPRISE_TTNN_PYTHON": sys.executable,
+        "PYTHONPATH": str(FAKE),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "REPRISE_TTNN_LOG": "1",
+        **more,
+    }
+
+
+def run(*options, model="llama3", **more):
+    command = [REPRISE, "run", "-m", FIXTURES / "tiny" / model, *PROMPT, *SIZES, *options]
+    return subprocess.run(command, env=environment(**more), capture_output=True, text=True)
+
+
+def calls(stderr):
+    return [json.loads(line[6:]) for line in stderr.splitlines() if line.startswith("ttnn: [")]
+
+
+def steps(stderr):
+    """The calls of each replayed step: what was sent after the step before it."""
+    found, step = [], []
+    for call in calls(stderr):
+        step.append(call)
+        if call[0] == "read":
+            found.append(step)
+            step = []
+    return [s for s in found if any(c[0] == "replay" for c in s)]
+
+
+def test_a_replayed_step_calls_nothing_but_its_inputs_the_trace_and_one_read():
+    answer = run("-n", "70", "--device", "tenstorrent", "--capture", "on")
+    assert answer.returncode == 0, answer.stderr
+    replayed = steps(answer.stderr)[2:]
+    assert len(replayed) > 60
+    for step in replayed:
+        names = [c[0] for c in step]
+        assert set(names[:-2]) <= {"refresh"} and names[-2:] == ["replay", "read"], names
+    # Token, position in the two forms that ops take it in, slot; a table when a block is added.
+    few, many = sorted({len(s) for s in replayed})[0], max(len(s) for s in replayed)
+    assert few <= 6 and many <= 7
+    assert all(sum(c[6] for c in s) < 100 for s in replayed)  # bytes
+    with_table = [len(s) == many for s in replayed]
+    assert sum(with_table) <= 3
+
+
+def test_the_tokens_are_those_of_the_processor():
+    on_device = run("-n", "24", "--device", "tenstorrent", "--capture", "on")
+    assert on_device.stdout == run("-n", "24").stdout != ""
+
+
+def test_a_lost_process_is_an_error_of_the_request():
+    command = [REPRISE, "run", "-m", FIXTURES / "tiny" / "llama3", *PROMPT, *SIZES]
+    command += ["-n", "100", "--device", "tenstorrent", "--capture", "on"]
+    process = subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if '"replay"' in line:
+            break
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    if not children:  # it was started by another thread
+        tasks = Path(f"/proc/{process.pid}/task").iterdir()
+        children = [c for t in tasks for c in (t / "children").read_text().split()]
+    os.kill(int(children[0]), signal.SIGKILL)
+    process.stdout.read()
+    rest = process.stderr.read()
+    assert process.wait() != 0
+    assert "the ttnn process was ended by signal 9" in rest
+
+
+@pytest.mark.parametrize("options", [["--device-options", "weights=bfloat8_b"], []])
+def test_devices_tells_the_state(options):
+    text = subprocess.run([REPRISE, "devices"], env=environment(), capture_output=True, text=True)
+    row = next(r for r in text.stdout.splitlines() if r.startswith("tenstorrent"))
+    assert "usable" in row and "grid 8x8" in row and "ttnn fake" in row
+
+
+def test_devices_tells_what_is_missing():
+    for more, wanted in (
+        ({"REPRISE_TTNN_PYTHON": "/nowhere/python"}, "cannot be started"),
+        ({"PYTHONPATH": ""}, "has no ttnn"),
+    ):
+        text = subprocess.run(
+            [REPRISE, "devices"], env=environment(**more), capture_output=True, text=True
+        )
+        row = next(r for r in text.stdout.splitlines() if r.startswith("tenstorrent"))
+        assert "not usable" in row and wanted in row

@@ -71,17 +71,30 @@ static rp_status make_folders(char *path, rp_error *err) {
     return RP_OK;
 }
 
+static bool write_file(const char *path, const char *profile) {
+    FILE *f = fopen(path, "wb");
+    bool is_written = f && fputs(profile, f) >= 0;
+    return f && fclose(f) ? false : is_written;
+}
+
+/* A device, a pipe, a link: what a rename would put a plain file in the place of. */
+static bool is_special(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0 && !S_ISREG(st.st_mode);
+}
+
 /* Written beside and then renamed: an interrupt leaves the old profile or the new one. */
-static rp_status save(const char *path, const char *profile, rp_error *err) {
+static bool replace_file(const char *path, const char *profile) {
     rp__bytes part = {0};
     rp__bytes_printf(&part, "%s.part", path);
-    if (part.failed) return rp__fail(err, RP_ENOMEM, "out of memory for a path");
-    FILE *f = fopen(part.p, "wb");
-    bool is_written = f && fputs(profile, f) >= 0;
-    if (f && fclose(f)) is_written = false;
-    if (is_written) is_written = rename(part.p, path) == 0;
-    if (!is_written) unlink(part.p);
+    bool is_written = !part.failed && write_file(part.p, profile) && rename(part.p, path) == 0;
+    if (!is_written && !part.failed) unlink(part.p);
     rp__bytes_clear(&part);
+    return is_written;
+}
+
+static rp_status save(const char *path, const char *profile, rp_error *err) {
+    bool is_written = is_special(path) ? write_file(path, profile) : replace_file(path, profile);
     return is_written ? RP_OK : rp__fail(err, RP_EIO, "%s cannot be written", path);
 }
 

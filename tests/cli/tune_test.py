@@ -97,6 +97,18 @@ def test_what_cannot_be_tuned():
     assert reprise("tune", MODEL, *P150, "--placement", "auto").returncode == USAGE
 
 
+def test_a_pipe_and_a_link_stay_what_they_are(tmp_path):
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "file"
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (pipe, link):
+        answer("tune", MODEL, *P150, *SMALL, "-r", "1", "-q", "-o", path)
+    assert pipe.is_fifo() and link.is_symlink()
+    assert os.read(end, 1 << 16) == file.read_bytes() != b""
+    os.close(end)
+
+
 def test_a_place_that_cannot_be_written(tmp_path):
     path = tmp_path / "no" / "profile.txt"
     done = reprise("tune", MODEL, *P150, *SMALL, "-r", "1", "-o", path)

@@ -28,7 +28,7 @@ rp_engine_options rp_engine_options_default(void) {
                                .max_queue = 1024,
                                .prefix_cache = true,
                                .block_size = 32,
-                               .activations = RP_ACTIVATIONS_AUTO,
+                               .activations = RP_ACTIVATIONS_F32,
                                .max_graphs = 32};
 }
 

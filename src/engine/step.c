@@ -230,11 +230,18 @@ static void stage_inputs(rp__stepper *s, const rp__program *p) {
     }
 }
 
-/* Narrows [*first, *end) to what differs from what is on the device. */
+static bool is_known(const rp__stepper *s, size_t at, size_t n) {
+    return !memcmp(s->staging + at, s->known + at, n);
+}
+
+/* Narrows [*first, *end) to what differs from what is on the device, by whole chunks: an alignment
+ * that most devices have. */
 static void find_changes(const rp__stepper *s, size_t *first, size_t *end) {
+    enum { CHUNK = 64 };
     if (s->n_known < *end) return;
-    while (*first < *end && s->staging[*first] == s->known[*first]) ++*first;
-    while (*first < *end && s->staging[*end - 1] == s->known[*end - 1]) --*end;
+    while (*end - *first >= CHUNK && is_known(s, *first, CHUNK)) *first += CHUNK;
+    while (*end - *first >= CHUNK && is_known(s, *end - CHUNK, CHUNK)) *end -= CHUNK;
+    if (is_known(s, *first, *end - *first)) *first = *end;
 }
 
 /* The device gets the range that changed in one transfer; the host, where ops read inputs, all. */

@@ -312,6 +312,8 @@ typedef struct rp_capture_row {
     int n_tokens, n_ops;
     int n_host_ops, n_transfers;
     double eager_us, replay_us; /* medians of a step; replay_us 0: there is no graph */
+    /* Eager to replay by pairs: the median, and the borders of the middle half; 0 without graph. */
+    double ratio, ratio_low, ratio_high;
     bool is_replay;             /* the decision of RP_CAPTURE_AUTO, with this placement */
     char reason[96];            /* for it */
     bool is_simulated;          /* the times are a device's virtual ones */

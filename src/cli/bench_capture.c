@@ -46,9 +46,9 @@ static void write_table_row(rp__bytes *out, const capture_bench *b, const rp_cap
     rp__bench_duration(r->eager_us, eager, sizeof eager);
     if (r->replay_us > 0) {
         rp__bench_duration(r->replay_us, replay, sizeof replay);
-        snprintf(ratio, sizeof ratio, "%.3f", r->eager_us / r->replay_us);
+        snprintf(ratio, sizeof ratio, "%.3f (%.3f-%.3f)", r->ratio, r->ratio_low, r->ratio_high);
     }
-    rp__bytes_printf(out, "| %-12s | %-9s | %5d | %7d | %12s | %12s | %12s | %-8s | %s%s\n",
+    rp__bytes_printf(out, "| %-12s | %-9s | %5d | %7d | %12s | %12s | %19s | %-8s | %s%s\n",
                      r->bucket, r->placement, r->n_ops, r->n_host_ops, eager, replay, ratio,
                      decision_of(r),
                      !has_placements(b) ? ""
@@ -63,14 +63,14 @@ static void write_table(rp__bytes *out, const capture_bench *b) {
                      i->quantization, i->device, rp__cli_simulated(i->device, i->is_simulated),
                      b->n_pairs);
     rp__bytes_printf(out,
-                     "| bucket       | placement |   ops | on host | %12s | %12s | eager/replay | "
+                     "| bucket       | placement |   ops | on host | %12s | %12s | eager/replay, half  | "
                      "decision | %sreason\n",
                      i->is_simulated ? "eager, sim." : "eager",
                      i->is_simulated ? "replay, sim." : "replay",
                      has_placements(b) ? "chosen | " : "");
     rp__bytes_printf(out,
                      "|--------------|-----------|------:|--------:|-------------:|-------------:|"
-                     "-------------:|----------|-%s------\n",
+                     "--------------------:|----------|-%s------\n",
                      has_placements(b) ? "-------|-" : "");
     for (size_t k = 0; k < b->n_rows; k++) write_table_row(out, b, &b->rows[k]);
 }
@@ -96,6 +96,9 @@ static void write_json(rp__bytes *out, const capture_bench *b) {
         rp__json_int(out, "transfers", r->n_transfers);
         rp__json_num(out, "eager_us", r->eager_us);
         rp__json_num(out, "replay_us", r->replay_us > 0 ? r->replay_us : NAN);
+        rp__json_num(out, "ratio", r->replay_us > 0 ? r->ratio : NAN);
+        rp__json_num(out, "ratio_low", r->replay_us > 0 ? r->ratio_low : NAN);
+        rp__json_num(out, "ratio_high", r->replay_us > 0 ? r->ratio_high : NAN);
         rp__json_str(out, "decision", decision_of(r));
         rp__json_str(out, "reason", r->reason);
         rp__json_bool(out, "simulated", r->is_simulated);

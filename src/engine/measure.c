@@ -11,7 +11,7 @@ rp_bench_capture_options rp_bench_capture_options_default(void) {
 
 typedef struct bench {
     const rp_bench_capture_options *options;
-    double *samples;       /* [2 * n_pairs] */
+    double *samples;       /* [3 * n_pairs] */
     rp__kv_seq *seqs;      /* [max_seqs] */
     int32_t *blocks;       /* [max_seqs, blocks of n_ctx] */
     int32_t n_ctx, n_seqs; /* sequences of this bucket */
@@ -70,6 +70,9 @@ static rp_capture_row row_of(rp_engine *e, rp__choice *c, int way, const rp__rep
                           .n_transfers = p->traffic.n_uploads + p->traffic.n_downloads,
                           .eager_us = r->eager_us,
                           .replay_us = r->replay_us,
+                          .ratio = r->ratio.median,
+                          .ratio_low = r->ratio.low,
+                          .ratio_high = r->ratio.high,
                           .is_replay = r->is_replay_faster,
                           .is_simulated = rp__device_props(e->device)->is_simulated,
                           .graph_bytes = r->graph_bytes};
@@ -119,7 +122,7 @@ static rp_status measure_all(rp_engine *e, void *arg, rp_error *err) {
 static rp_status reserve(rp_engine *e, bench *b, rp_error *err) {
     size_t n = (size_t)e->max_seqs, per_seq = (size_t)rp__kv_blocks_for(&e->kv, e->model->n_ctx);
     b->n_ctx = (int32_t)e->model->n_ctx;
-    b->samples = rp__calloc((size_t)b->options->n_pairs * 2, sizeof *b->samples);
+    b->samples = rp__calloc((size_t)b->options->n_pairs * 3, sizeof *b->samples);
     b->seqs = rp__calloc(n, sizeof *b->seqs);
     b->blocks = rp__calloc(n * per_seq, sizeof *b->blocks);
     if (!b->samples || !b->seqs || !b->blocks)

@@ -26,6 +26,14 @@ double rp__duel_median(double *v, uint32_t n) {
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
+rp__duel_ratio rp__duel_compare(const double *us_0, const double *us_1, uint32_t n,
+                                double *scratch) {
+    for (uint32_t i = 0; i < n; i++) scratch[i] = us_0[i] / us_1[i];
+    double median = rp__duel_median(scratch, n);
+    uint32_t quarter = (n - 1) / 4;
+    return (rp__duel_ratio){scratch[quarter], median, scratch[n - 1 - quarter]};
+}
+
 /* Whether every pair shows this way to gain more than `percent` of the other. */
 static bool all_show(const rp__duel *d, int way, int percent) {
     for (uint32_t i = 0; i < d->n_pairs; i++)
@@ -57,12 +65,11 @@ void rp__duel_settle(rp__duel *d, double us_0, double us_1, int winner) {
 
 /* On a draw the second way wins. */
 static void decide(rp__duel *d) {
-    double us[2], column[RP_DUEL_PAIRS];
-    for (int way = 0; way < 2; way++) {
-        for (uint32_t i = 0; i < d->n_pairs; i++) column[i] = d->us[i][way];
-        us[way] = rp__duel_median(column, d->n_pairs);
-    }
-    int winner = us[1] <= us[0];
+    double us[2], column[2][RP_DUEL_PAIRS], scratch[RP_DUEL_PAIRS];
+    for (int way = 0; way < 2; way++)
+        for (uint32_t i = 0; i < d->n_pairs; i++) column[way][i] = d->us[i][way];
+    int winner = rp__duel_compare(column[0], column[1], d->n_pairs, scratch).median >= 1;
+    for (int way = 0; way < 2; way++) us[way] = rp__duel_median(column[way], d->n_pairs);
     if (d->is_decided) winner = all_show(d, !d->winner, SWITCH_PERCENT) ? !d->winner : d->winner;
     rp__duel_settle(d, us[0], us[1], winner);
 }

@@ -1,6 +1,7 @@
 /* A duel: two ways of running the same thing take turns, and the faster one is found from pairs of
- * times: two pairs when they agree clearly, up to seven otherwise. Fought again, it changes its
- * mind only for a gain that every pair shows. Used for eager against replay (replay.c) and for one
+ * times: two pairs when they agree clearly, up to seven otherwise. What is looked at is the ratio
+ * within each pair: a machine that changes its speed changes both halves of most pairs alike.
+ * Fought again, it changes its mind only for a gain that every pair shows. Used for eager against replay (replay.c) and for one
  * placement against another (choice.c). Pure functions over the struct; no clock. */
 #ifndef RP_PLAN_DUEL_H
 #define RP_PLAN_DUEL_H
@@ -42,5 +43,14 @@ void rp__duel_restart(rp__duel *d);
 uint64_t rp__duel_steps_between(const rp__duel *d);
 
 double rp__duel_median(double *values, uint32_t n); /* sorts them */
+
+/* The middle one of the pairs' us_0[i] / us_1[i], and the borders of the middle half of them. */
+typedef struct rp__duel_ratio {
+    double low, median, high;
+} rp__duel_ratio;
+
+/* `scratch` has room for n; the times stay as they are. n >= 1. */
+rp__duel_ratio rp__duel_compare(const double *us_0, const double *us_1, uint32_t n,
+                                double *scratch);
 
 #endif

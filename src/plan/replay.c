@@ -417,8 +417,19 @@ static rp_status make_ready(rp__replayer *r, rp__program *p, rp_error *err) {
     return RP_OK;
 }
 
+/* From pairs of times, n_pairs of each way and as much room after them. Sorts them. */
+static void sum_up(bool has_graph, double *samples, int32_t n_pairs, rp__replay_report *out) {
+    double *eager = samples, *replay = samples + n_pairs;
+    uint32_t n = (uint32_t)n_pairs;
+    out->ratio = (rp__duel_ratio){0};
+    if (has_graph) out->ratio = rp__duel_compare(eager, replay, n, replay + n_pairs);
+    out->eager_us = rp__duel_median(eager, n);
+    out->replay_us = has_graph ? rp__duel_median(replay, n) : 0;
+    out->is_replay_faster = has_graph && out->ratio.median >= 1;
+}
+
 static rp_status measure_segment(rp__replayer *r, rp__program *p, rp__segment *s, int32_t n_pairs,
-                                 double *samples, rp_error *err) {
+                                 double *samples, rp__replay_report *out, rp_error *err) {
     double *us[] = {[RP_EAGER] = samples, [RP_REPLAY] = samples + n_pairs};
     if (s->side == RP_SIDE_HOST) return run_host(r, p, s, err);
     for (int32_t i = 0; i < n_pairs; i++)
@@ -428,11 +439,11 @@ static rp_status measure_segment(rp__replayer *r, rp__program *p, rp__segment *s
             RP_TRY(rewind_inputs(r, p, err));
             RP_TRY(run_timed(r, p, s, way, &us[way][i], err));
         }
-    double eager_us = rp__duel_median(us[RP_EAGER], (uint32_t)n_pairs);
-    s->duel.decided_us[RP_EAGER] = eager_us;
+    sum_up(s->graph != NULL, samples, n_pairs, out);
+    s->duel.decided_us[RP_EAGER] = out->eager_us;
     if (!s->graph) return RP_OK;
-    double replay_us = rp__duel_median(us[RP_REPLAY], (uint32_t)n_pairs);
-    rp__duel_settle(&s->duel, eager_us, replay_us, replay_us <= eager_us ? RP_REPLAY : RP_EAGER);
+    rp__duel_settle(&s->duel, out->eager_us, out->replay_us,
+                    out->is_replay_faster ? RP_REPLAY : RP_EAGER);
     note_decision(r, s);
     return RP_OK;
 }
@@ -465,8 +476,7 @@ static rp_status measure_whole(rp__replayer *r, rp__program *p, int32_t n_pairs,
             if (way == RP_REPLAY && !p->n_graphs) continue;
             RP_TRY(run_whole(r, p, way, &us[way][i], err));
         }
-    out->eager_us = rp__duel_median(us[RP_EAGER], (uint32_t)n_pairs);
-    if (p->n_graphs) out->replay_us = rp__duel_median(us[RP_REPLAY], (uint32_t)n_pairs);
+    sum_up(p->n_graphs > 0, samples, n_pairs, out);
     return RP_OK;
 }
 
@@ -484,7 +494,6 @@ static rp__run_why why_no_graph(const rp__replayer *r, const rp__program *p, rp_
 static void fill_report(const rp__replayer *r, const rp__program *p, rp__replay_report *out) {
     for (int32_t i = 0; i < p->n_segments; i++)
         if (p->segments[i].graph) out->graph_bytes += rp__graph_bytes(p->segments[i].graph);
-    out->is_replay_faster = p->n_graphs && out->replay_us <= out->eager_us;
     out->why = !p->n_graphs            ? why_no_graph(r, p, &out->refusal)
                : out->is_replay_faster ? RP_WHY_REPLAY_FASTER
                                        : RP_WHY_EAGER_FASTER;
@@ -496,14 +505,8 @@ rp_status rp__replayer_measure(rp__replayer *r, rp__program *p, int32_t n_pairs,
     rp_status st = make_ready(r, p, err);
     if (st != RP_OK) return st;
     for (int32_t i = 0; i < p->n_segments; i++)
-        RP_TRY(measure_segment(r, p, &p->segments[i], n_pairs, samples, err));
-    const rp__duel *d = &p->segments[0].duel;
-    if (p->n_segments > 1) {
-        RP_TRY(measure_whole(r, p, n_pairs, samples, out, err));
-    } else {
-        out->eager_us = d->decided_us[RP_EAGER];
-        if (p->n_graphs) out->replay_us = d->decided_us[RP_REPLAY];
-    }
+        RP_TRY(measure_segment(r, p, &p->segments[i], n_pairs, samples, out, err));
+    if (p->n_segments > 1) RP_TRY(measure_whole(r, p, n_pairs, samples, out, err));
     fill_report(r, p, out);
     return RP_OK;
 }

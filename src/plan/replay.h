@@ -81,14 +81,15 @@ rp_status rp__replayer_capture_now(rp__replayer *r, rp__program *p, rp_error *er
 /* What rp__replayer_measure found. Times are of one step, from an idle device to an idle device. */
 typedef struct rp__replay_report {
     double eager_us, replay_us; /* medians; replay_us 0: no graph */
+    rp__duel_ratio ratio;       /* of eager to replay, by pairs; 0: no graph */
     bool is_replay_faster;
     rp__run_why why;
     rp_status refusal; /* of the capture, when it was refused */
     size_t graph_bytes;
 } rp__replay_report;
 
-/* Measures n_pairs interleaved pairs (eager and replay of the same step) and decides from their
- * medians, in any mode. `samples` has room for 2 * n_pairs. RP_AGAIN as above. */
+/* Measures n_pairs interleaved pairs (eager and replay of the same step) and decides from the
+ * median of their ratios, in any mode. `samples` has room for 3 * n_pairs. RP_AGAIN as above. */
 rp_status rp__replayer_measure(rp__replayer *r, rp__program *p, int32_t n_pairs, double *samples,
                                rp__replay_report *out, rp_error *err);
 

@@ -415,13 +415,14 @@ RP_TEST(replay, report_measures_any_mode) {
     rp_error err = {0};
     one_op o;
     rp__replay_report report;
-    double samples[30];
+    double samples[45];
     one_op_open(&o, NULL, true, 6);
     fake.eager_us = 100;
     fake.replay_us = 40;
     rp__replayer_set_mode(&o.replay, RP_CAPTURE_OFF);
     assert_ok(rp__replayer_measure(&o.replay, &o.program, 15, samples, &report, &err), err);
     assert_true(report.eager_us == 100 && report.replay_us == 40 && report.is_replay_faster);
+    assert_true(report.ratio.low == 2.5 && report.ratio.median == 2.5 && report.ratio.high == 2.5);
     assert_int_equal(report.why, RP_WHY_REPLAY_FASTER);
     assert_true(report.graph_bytes > 0);
     one_op_close(&o);

@@ -161,7 +161,7 @@ static void close_token(token *t) {
 static rp__replay_report measure_token(token *t) {
     rp_error err = {0};
     rp__replay_report r;
-    double samples[6];
+    double samples[9];
     assert_ok(rp__replayer_measure(&t->replay, &t->program, 3, samples, &r, &err), err);
     return r;
 }

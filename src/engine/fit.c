@@ -102,9 +102,10 @@ rp__fit rp__fit_of(const rp__model *m, const rp__stepper *s) {
                  .graph_limit = graph_limit(s),
                  .has_region = rp__device_props(s->device)->graph_region_bytes > 0,
                  .available = rp__device_props(s->device)->memory_bytes,
+                 .host = m->weights.host_bytes + rp__stepper_bytes(s, RP_SIDE_HOST),
                  .n_ctx = m->n_ctx,
                  .n_seqs = s->config.max_seqs};
-    f.need = f.weights + rp__stepper_bytes(s) + (f.has_region ? 0 : f.graphs);
+    f.need = f.weights + rp__stepper_bytes(s, RP_SIDE_DEVICE) + (f.has_region ? 0 : f.graphs);
     f.fits =
         (!f.available || f.need <= f.available) && (!f.graph_limit || f.graphs <= f.graph_limit);
     return f;

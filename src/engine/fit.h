@@ -26,6 +26,7 @@ typedef struct rp__fit {
     bool has_region;    /* graphs take nothing of `available` */
     size_t need;        /* of `available` */
     size_t available;   /* 0: the device does not say */
+    size_t host;        /* of the host's memory, beside the device, for ops that stand there */
     bool fits;
     int64_t n_ctx;
     int32_t n_seqs;

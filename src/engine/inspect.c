@@ -99,12 +99,12 @@ static rp_engine_options engine_options(const rp_inspect_options *o) {
 }
 
 static json_t *memory_json(const rp__fit *f) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "context",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "context",
                      (json_int_t)f->n_ctx, "sequences", (json_int_t)f->n_seqs, "weights",
                      (json_int_t)f->weights, "kv_cache", (json_int_t)f->kv_cache, "arena",
                      (json_int_t)f->arena, "inputs_outputs", (json_int_t)f->inputs_outputs,
                      "graphs", (json_int_t)f->graphs, "total", (json_int_t)f->need, "available",
-                     (json_int_t)f->available);
+                     (json_int_t)f->available, "host", (json_int_t)f->host);
 }
 
 static rp_status plan_memory(const rp__checkpoint *c, rp_device *device,
@@ -209,15 +209,17 @@ static void print_memory(const json_t *report, rp__bytes *out) {
     } rows[] = {{"weights", "weights"},    {"kv_cache", "KV cache"},
                 {"arena", "arena"},        {"inputs_outputs", "step inputs, outputs"},
                 {"graphs", "graphs"},      {"total", "total"},
-                {"available", "available"}};
+                {"available", "available"},
+                {"host", "beside it, on the host"}};
     rp__bytes_printf(out, "parameters  %lld\nmemory for %lld sequence(s) of %lld positions\n",
                      (long long)json_integer_value(json_object_get(report, "parameters")),
                      (long long)json_integer_value(json_object_get(memory, "sequences")),
                      (long long)json_integer_value(json_object_get(memory, "context")));
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        rp__bytes_printf(out, "  %-22s %10.1f MiB\n", rows[i].label,
-                         (double)json_integer_value(json_object_get(memory, rows[i].key)) /
-                             (1 << 20));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_int_t bytes = json_integer_value(json_object_get(memory, rows[i].key));
+        if (!bytes && !strcmp(rows[i].key, "host")) continue; /* no op stands there */
+        rp__bytes_printf(out, "  %-22s %10.1f MiB\n", rows[i].label, (double)bytes / (1 << 20));
+    }
     print_fit(memory, out);
 }
 

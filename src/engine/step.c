@@ -111,9 +111,10 @@ rp_status rp__stepper_plan(rp__stepper *s, rp__model *model, const rp__stepper_c
     return st;
 }
 
-size_t rp__stepper_bytes(const rp__stepper *s) {
-    const rp__side_bytes *b = &s->bytes[RP_SIDE_DEVICE];
-    return b->arena + b->inputs + b->outputs + (s->model->host.has_state ? 0 : s->cache_bytes);
+size_t rp__stepper_bytes(const rp__stepper *s, rp__side side) {
+    const rp__side_bytes *b = &s->bytes[side];
+    rp__side cache_side = s->model->host.has_state ? RP_SIDE_HOST : RP_SIDE_DEVICE;
+    return b->arena + b->inputs + b->outputs + (side == cache_side ? s->cache_bytes : 0);
 }
 
 void rp__stepper_clear(rp__stepper *s) {

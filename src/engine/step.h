@@ -56,7 +56,8 @@ typedef struct rp__stepper {
  * yet. The model must be declared, and outlives the stepper. */
 rp_status rp__stepper_plan(rp__stepper *s, rp__model *model, const rp__stepper_config *config,
                            rp_error *err);
-size_t rp__stepper_bytes(const rp__stepper *s); /* device bytes besides the weights */
+/* Bytes on one side besides the weights. */
+size_t rp__stepper_bytes(const rp__stepper *s, rp__side side);
 
 /* Allocates and binds; the weights must be loaded. */
 rp_status rp__stepper_load(rp__stepper *s, rp_error *err);

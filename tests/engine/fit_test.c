@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "engine/engine_impl.h"
+#include "engine/fit.h"
 #include "engine/toys.h"
 
 static const char *model_path(void) {
@@ -73,6 +75,28 @@ RP_TEST(fit, needed_bytes_are_exact) {
     assert_int_equal(number_after(err.message, "the model needs "), need);
     assert_ok(open_with_memory(need, 64, &e, &err), err);
     assert_it_works(e);
+    rp_engine_destroy(e);
+}
+
+/* Ops on the host have memory there: of the weights that they read, the arena, inputs and outputs.
+ */
+RP_TEST(fit, host_bytes_are_exact) {
+    rp_engine_options o = rp_engine_options_default();
+    rp_engine *e;
+    rp_error err = {0};
+    o.model = model_path();
+    o.device = "emu";
+    o.device_options = "profile=p150-hybrid";
+    o.placement = "hybrid";
+    o.n_ctx = 64;
+    assert_ok(rp_engine_create(&o, &e, &err), err);
+    rp__fit fit = rp__fit_of(e->model, &e->stepper);
+    assert_true(fit.host > 0);
+    assert_int_equal(fit.host, rp__device_get_stats(e->model->host.device).live_bytes);
+    rp_engine_destroy(e);
+    o.placement = "host-free";
+    assert_ok(rp_engine_create(&o, &e, &err), err);
+    assert_int_equal(rp__fit_of(e->model, &e->stepper).host, 0);
     rp_engine_destroy(e);
 }
 

@@ -421,7 +421,7 @@ static void serve_beside_loader(const char *device, int n_lives) {
 }
 
 RP_TEST(graphs, t17_loading_another_model_breaks_no_capture) {
-    int n_lives = RP_TEST_IS_INSTRUMENTED ? 50 : 500; /* on each device */
+    int n_lives = RP_TEST_IS_INSTRUMENTED ? 50 : 1000; /* on each device */
     serve_beside_loader(NULL, n_lives);
     serve_beside_loader("emu", n_lives);
 }

@@ -47,10 +47,10 @@ void rp__json_add_text(rp__bytes *b, const char *p, size_t n) {
 
 void rp__json_key(rp__bytes *b, const char *key) {
     char last = b->n ? b->p[b->n - 1] : '[';
-    if (last != '[' && last != '{') rp__bytes_add_str(b, ", ");
+    if (last != '[' && last != '{') rp__bytes_add_char(b, ',');
     if (!key) return;
     rp__json_add_text(b, key, rp__str_of(key).n);
-    rp__bytes_add_str(b, ": ");
+    rp__bytes_add_char(b, ':');
 }
 
 void rp__json_strn(rp__bytes *b, const char *key, const char *p, size_t n) {

@@ -1,5 +1,5 @@
-/* Writing JSON into growing bytes: values one after the other, commas put where they belong.
- * A failed append shows in the bytes' own `failed`. Not thread safe. */
+/* Writing JSON into growing bytes: values one after the other, commas put where they belong, no
+ * spaces. A failed append shows in the bytes' own `failed`. Not thread safe. */
 #ifndef RP_BASE_JSON_WRITER_H
 #define RP_BASE_JSON_WRITER_H
 

@@ -41,7 +41,9 @@ void rp__route_health(rp__exchange *x) {
         return;
     }
     rp__bytes out = {0};
-    rp__bytes_add_str(&out, "{\"status\": \"ok\"}");
+    rp__json_open(&out, NULL, '{');
+    rp__json_str(&out, "status", "ok");
+    rp__json_close(&out, '}');
     rp__exchange_reply_json(x, &out);
 }
 

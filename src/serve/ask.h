@@ -42,6 +42,7 @@ typedef struct rp__ask {
     int n;                      /* choices per prompt */
     bool has_seed, stream, include_usage, echo, include_stop;
     bool prompt_only;           /* echo of a prompt and no answer: max_tokens 0 */
+    bool with_token_ids;        /* log probabilities name tokens by number */
     bool has_logprobs;          /* chat: `logprobs` is true */
     bool has_generation_prompt; /* add_generation_prompt was given */
     int n_top;                  /* chat: top_logprobs; -1: not given */

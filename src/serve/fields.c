@@ -394,6 +394,7 @@ static const field fields[] = {
     {"logprobs", F_BOOL, CHAT, .offset = AT(has_logprobs)},
     {"top_logprobs", F_INT, CHAT, 0, 20, .offset = AT(n_top)},
     {"logprobs", F_INT, TEXT, 0, 5, .offset = AT(options.n_logprobs)},
+    {"return_tokens_as_token_ids", F_BOOL, ANSWERS, .offset = AT(with_token_ids)},
     {"echo", F_BOOL, TEXT, .offset = AT(echo)},
     {"skip_special_tokens", F_BOOL, ANSWERS, .offset = AT(options.skip_special_tokens)},
     {"response_format", F_TAKE, ANSWERS, .take = take_response_format},

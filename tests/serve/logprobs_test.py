@@ -75,6 +75,21 @@ def test_the_chosen_token_is_always_there(server):
         assert close(top["d"], P["d"]) and len(top) == n + 1
 
 
+def test_tokens_by_number(server):
+    """Two tokens may have one text; their numbers differ."""
+    ids = {t: server.post("/tokenize", {"prompt": t})["tokens"][-1] for t in "abc"}
+    name = {t: f"token_id:{i}" for t, i in ids.items()}
+    body = {"temperature": 0, "max_tokens": 2, "return_tokens_as_token_ids": True}
+    got = server.post(TEXT, body | {"prompt": "a", "logprobs": 2, "echo": True})["choices"][0]
+    assert got["logprobs"]["tokens"] == [name[t] for t in "aba"] and got["text"] == "aba"
+    assert list(got["logprobs"]["top_logprobs"][1]) == [name["b"], name["c"]]
+    assert got["logprobs"]["text_offset"] == [0, 1, 2]
+    got = server.post(CHAT, body | CONTINUE | {"logprobs": True, "top_logprobs": 2})["choices"][0]
+    first = got["logprobs"]["content"][0]
+    assert [t["token"] for t in first["top_logprobs"]] == [name["b"], name["c"]]
+    assert first["token"] == name["b"] and bytes(first["bytes"]) == b"b"
+
+
 def test_offsets_count_characters(teller):
     got = teller.post(TEXT, {"prompt": "\n", "max_tokens": 200, "logprobs": 0})["choices"][0]
     tokens, offsets = got["logprobs"]["tokens"], got["logprobs"]["text_offset"]

@@ -60,14 +60,15 @@ rp__str rp__json_key_at(rp__str text, size_t at) {
         char c = text.p[i];
         if (c == '"') {
             size_t end = skip_string(text, i);
+            key = (rp__str){"", 0};
             last = end < text.n ? (rp__str){text.p + i + 1, end - i - 2} : (rp__str){"", 0};
             i = end;
             continue;
         }
         if (c == '[' || c == '{') depth++;
         if ((c == ']' || c == '}') && depth) depth--;
+        if (strchr("[]{},", c)) key = (rp__str){"", 0};
         if (depth == 1 && c == ':') key = last;
-        if (depth == 1 && c == ',') key = (rp__str){"", 0};
         i++;
     }
     return key;

@@ -13,7 +13,8 @@ size_t rp__json_too_deep(rp__str text, size_t max_depth);
  * same length, off by less than a double's rounding. */
 void rp__json_soften_integers(char *text, size_t n);
 
-/* The key of the outermost object whose value `at` lies in; empty when there is none. */
+/* The key of the outermost object whose value `at` lies in, if that is a bare word such as NaN:
+ * neither string, list nor object. Empty when there is none. */
 rp__str rp__json_key_at(rp__str text, size_t at);
 
 #endif

@@ -13,12 +13,14 @@ static rp_status check_depth(rp__str text, size_t max_depth, rp__problem *p) {
                       max_depth);
 }
 
-/* jansson's sentence and place, with the field whose value it stumbled in. */
+/* jansson's sentence and place. A field is named where its value alone is no JSON (NaN, 1e999); in
+ * text that does not end, or is mended elsewhere, none is to blame. */
 static rp_status fail_parse(rp__str text, const json_error_t *e, rp__problem *p) {
     if (json_error_code(e) == json_error_out_of_memory)
         return rp__refuse(p, RP_ENOMEM, NULL, "out of memory for the request");
     size_t at = e->position > 0 ? (size_t)e->position : 0;
-    rp__str key = rp__json_key_at(text, at);
+    bool has_end = json_error_code(e) != json_error_premature_end_of_input;
+    rp__str key = has_end ? rp__json_key_at(text, at) : (rp__str){"", 0};
     char param[sizeof p->param] = "";
     if (key.n < sizeof param) memcpy(param, key.p, key.n);
     return rp__refuse(p, RP_EFORMAT, param, "the body is not valid JSON: line %d, byte %zu: %s",

@@ -42,12 +42,15 @@ static void check_key(const char *text, const char *before, const char *wanted) 
     assert_memory_equal(key.p, wanted, key.n);
 }
 
-RP_TEST(base, json_key_is_that_of_the_outermost_value) {
-    const char *text = "{\"a\": 1, \"b\": [{\"c\": X}], \"d\": Y, Z}";
+RP_TEST(base, json_key_is_that_of_the_outermost_bare_word) {
+    const char *text = "{\"a\": 1, \"b\": [{\"c\": X}] W, \"d\": Y, Z, \"e\": \"V\" U}";
     check_key(text, "1", "a");
-    check_key(text, "X", "b");
+    check_key(text, "X", "");
+    check_key(text, "W", "");
     check_key(text, "Y", "d");
     check_key(text, "Z", "");
+    check_key(text, "V", "");
+    check_key(text, "U", "");
     check_key("[1, 2]", "2", "");
     check_key("{\"unended", "ended", "");
 }

@@ -85,6 +85,11 @@ RP_TEST(serve, ask_says_what_and_where) {
                  {"{\"prompt\": [1, 100]}", "prompt[1]", "expected 0 to 99"},
                  {"{\"prompt\": \"a\", \"seed\": 1e30}", "seed", "seed is 1e+30"},
                  {"{\"prompt\": \"a\", \"seed\": 1e400}", "seed", "not valid JSON"},
+                 {"{\"prompt\": [1, 2}", "", "not valid JSON"},
+                 {"{\"prompt\": [1] 2}", "", "not valid JSON"},
+                 {"{\"prompt\": [1", "", "not valid JSON"},
+                 {"{\"seed\": ", "", "not valid JSON"},
+                 {"prompt", "", "not valid JSON"},
                  {"{\"prompt\": \"a\", \"stop\": [\"\"]}", "stop[0]", "has 0 bytes"},
                  {"{}", "prompt", "prompt is missing"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

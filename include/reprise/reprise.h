@@ -67,13 +67,13 @@ RP_API rp_engine_options rp_engine_options_default(void);
 
 /* Loads and starts. RP_ENOMEM says needed and available bytes before anything big is allocated. */
 RP_API rp_status rp_engine_create(const rp_engine_options *options, rp_engine **out, rp_error *err);
-/* Cancels what runs, waits for the engine thread, frees. Requests must have been released. NULL is
- * fine. */
+/* Cancels what runs, waits for the engine thread, frees. Requests must have been released. Not from
+ * a callback. NULL is fine. */
 RP_API void rp_engine_destroy(rp_engine *engine);
 
 /* Refuses new requests (RP_ESHUTDOWN) for good and waits until all that were accepted are done:
- * RP_OK, or RP_AGAIN after timeout_ms (-1: no limit; 0: only stops accepting). May be called again.
- */
+ * RP_OK, or RP_AGAIN after timeout_ms (-1: no limit; 0 and in a callback: only stops accepting).
+ * May be called again. */
 RP_API rp_status rp_engine_drain(rp_engine *engine, int timeout_ms);
 
 /* RP_OK: requests are accepted and answered. RP_ESHUTDOWN while draining; the failure after which
@@ -267,17 +267,19 @@ RP_API bool rp_request_prompt_logprob(rp_request *request, size_t i, float *logp
                                       const rp_top_logprob **top, size_t *n_top);
 
 /* Waits for the next event of a request without callback. RP_OK; RP_END after DONE was given;
- * RP_AGAIN after timeout_ms (-1: no limit). */
+ * RP_AGAIN after timeout_ms (-1: no limit), in a callback at once. */
 RP_API rp_status rp_request_next(rp_request *request, int timeout_ms, rp_event *out);
 
-/* Waits until it is done; *text (rp_free) gets the whole answer when not NULL. The failure when it
- * ended with one (RP_ETIMEOUT gives the text so far, too). */
+/* Waits until it is done (RP_ESTATE in a callback, which would wait for itself); *text (rp_free)
+ * gets the whole answer when not NULL. The failure when it ended with one (RP_ETIMEOUT gives the
+ * text so far, too). */
 RP_API rp_status rp_request_wait(rp_request *request, char **text, rp_usage *usage, rp_error *err);
 
 RP_API void rp_request_cancel(
     rp_request *request); /* ends within one step; DONE with RP_FINISH_CANCELLED follows */
-RP_API void
-rp_request_release(rp_request *request); /* cancels if needed, waits, frees; NULL is fine */
+/* Cancels if needed, waits for the end, frees. In a callback, its own or another's, it does not
+ * wait: no event follows, and the engine frees the request when it has ended. NULL is fine. */
+RP_API void rp_request_release(rp_request *request);
 
 /* ---- text ---- */
 

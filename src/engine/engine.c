@@ -276,7 +276,7 @@ rp_status rp_engine_drain(rp_engine *e, int timeout_ms) {
     struct timespec deadline = rp__deadline_after(timeout_ms > 0 ? timeout_ms : 0);
     pthread_mutex_lock(&e->lock);
     e->is_draining = true;
-    while (e->n_open) {
+    while (e->n_open && !rp__is_engine_thread(e)) {
         if (timeout_ms < 0)
             pthread_cond_wait(&e->idle, &e->lock);
         else if (pthread_cond_timedwait(&e->idle, &e->lock, &deadline))

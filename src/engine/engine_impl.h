@@ -39,6 +39,7 @@ struct rp_request {
     rp__stops stops;
     rp__bytes piece;
     uint64_t first_token_ns;
+    bool is_released;         /* in a callback: nobody hears of it any more, its end frees it */
     atomic_bool is_cancelled; /* set by anyone */
 
     /* The answer so far; written by the engine thread, read by others: under engine->lock. */
@@ -100,8 +101,6 @@ struct rp_engine {
     rp_capture_mode mode;
     rp_engine_stats stats;
     rp_error failure; /* code != 0: the device failed; further work is refused with this */
-
-    /* The engine thread's. */
 };
 
 static inline rp_request *rp__request_of(rp__task *t) {
@@ -122,6 +121,9 @@ void rp__cond_init(pthread_cond_t *c);      /* waits by the monotonic clock */
 struct timespec rp__deadline_after(int ms); /* on that clock */
 /* What others may ask about, as it is now. Under the lock, or before the thread is there. */
 void rp__engine_copy_stats(rp_engine *e);
+/* Whether this is a callback's thread, which must not wait for itself. */
+bool rp__is_engine_thread(const rp_engine *e);
+rp_status rp__refuse_engine_thread(const rp_engine *e, rp_error *err); /* RP_ESTATE when it is */
 /* Runs on the engine thread while no request is there; waits for it. RP_EBUSY: there are requests.
  */
 rp_status rp__engine_do(rp_engine *e, rp__engine_job_fn run, void *arg, rp_error *err);

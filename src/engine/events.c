@@ -22,6 +22,15 @@ struct timespec rp__deadline_after(int ms) {
     return t;
 }
 
+bool rp__is_engine_thread(const rp_engine *e) {
+    return pthread_equal(pthread_self(), e->thread);
+}
+
+rp_status rp__refuse_engine_thread(const rp_engine *e, rp_error *err) {
+    if (!rp__is_engine_thread(e)) return RP_OK;
+    return rp__fail(err, RP_ESTATE, "called in a callback, this would wait for the callback");
+}
+
 /* Under the lock: copies the text of the event, so that it stays while the answer grows. */
 static bool take_text(rp_request *r, size_t end, rp_event *ev) {
     rp__bytes_reset(&r->event_text);
@@ -61,7 +70,7 @@ rp_status rp_request_next(rp_request *r, int timeout_ms, rp_event *out) {
     struct timespec deadline = rp__deadline_after(timeout_ms > 0 ? timeout_ms : 0);
     pthread_mutex_lock(&e->lock);
     rp_status st;
-    while ((st = take_event(r, out)) == RP_AGAIN) {
+    while ((st = take_event(r, out)) == RP_AGAIN && !rp__is_engine_thread(e)) {
         if (timeout_ms < 0)
             pthread_cond_wait(&r->changed, &e->lock);
         else if (pthread_cond_timedwait(&r->changed, &e->lock, &deadline))
@@ -91,13 +100,14 @@ bool rp_request_prompt_logprob(rp_request *r, size_t i, float *logprob, const rp
 
 rp_status rp_request_wait(rp_request *r, char **text, rp_usage *usage, rp_error *err) {
     rp_engine *e = r->engine;
+    if (text) *text = NULL;
+    RP_TRY(rp__refuse_engine_thread(e, err));
     pthread_mutex_lock(&e->lock);
     while (!r->is_done) pthread_cond_wait(&r->changed, &e->lock);
     pthread_mutex_unlock(&e->lock);
     rp_status st = r->error.code;
     if (usage) *usage = r->usage;
     if (st < 0 && err) *err = r->error;
-    if (text) *text = NULL;
     if (!text || r->finish == RP_FINISH_ERROR) return st;
     *text = rp__strndup(r->text.p ? r->text.p : "", r->text.n);
     return *text ? st : rp__fail(err, RP_ENOMEM, "out of memory for the answer");
@@ -115,8 +125,11 @@ void rp_request_release(rp_request *r) {
     if (!r) return;
     rp_engine *e = r->engine;
     rp_request_cancel(r);
+    bool must_wait = !rp__is_engine_thread(e);
+    if (!must_wait) r->is_released = true;
     pthread_mutex_lock(&e->lock);
-    while (!r->is_done) pthread_cond_wait(&r->changed, &e->lock);
+    while (!r->is_done && must_wait) pthread_cond_wait(&r->changed, &e->lock);
+    bool is_done = r->is_done;
     pthread_mutex_unlock(&e->lock);
-    rp__request_free(r);
+    if (is_done) rp__request_free(r); /* else the engine's thread does, at its end */
 }

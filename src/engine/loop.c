@@ -290,6 +290,7 @@ static void step(rp_engine *e) {
 
 rp_status rp__engine_do(rp_engine *e, rp__engine_job_fn run, void *arg, rp_error *err) {
     rp__engine_job job = {.run = run, .arg = arg};
+    RP_TRY(rp__refuse_engine_thread(e, err));
     pthread_mutex_lock(&e->lock);
     rp_status st = e->failure.code;
     if (st < 0 && err) *err = e->failure;

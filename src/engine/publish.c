@@ -21,7 +21,7 @@ bool rp__publish_token(rp_engine *e, rp_request *r, int32_t id, float logprob) {
     r->n_tokens++;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&e->lock);
-    if (r->on_event) {
+    if (r->on_event && !r->is_released) {
         size_t n_top = r->n_logprobs > 0 ? (size_t)r->n_logprobs : 0;
         rp_event ev = {.kind = RP_EVENT_TOKEN,
                        .id = id,
@@ -74,7 +74,7 @@ void rp__publish_done(rp_engine *e, rp_request *r, rp_finish finish, const rp_er
     e->stats.n_finished[finish]++;
     rp__engine_copy_stats(e); /* whoever is told sees the request counted and its blocks free */
     pthread_mutex_unlock(&e->lock);
-    if (r->on_event) {
+    if (r->on_event && !r->is_released) {
         rp_event ev = {.kind = RP_EVENT_DONE,
                        .finish = finish,
                        .stop = r->stop_hit,
@@ -85,8 +85,10 @@ void rp__publish_done(rp_engine *e, rp_request *r, rp_finish finish, const rp_er
         r->on_event(r->user, r, &ev);
     }
     pthread_mutex_lock(&e->lock);
-    r->is_done = true; /* from here on the request belongs to its owner */
+    bool is_released = r->is_released;
+    r->is_done = true; /* from here on the request belongs to its owner, if it has one */
     pthread_cond_broadcast(&r->changed);
     if (!e->n_open) pthread_cond_broadcast(&e->idle);
     pthread_mutex_unlock(&e->lock);
+    if (is_released) rp__request_free(r);
 }

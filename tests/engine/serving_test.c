@@ -135,6 +135,60 @@ RP_TEST(serving, draining_finishes_what_was_accepted) {
     rp_engine_destroy(e);
 }
 
+/* ---- what a callback may do ---- */
+
+typedef struct releasing {
+    rp_request *other; /* released with the first token */
+    int n_tokens, n_done, release_at;
+    rp_status wait, next;
+} releasing;
+
+static void release_inside(void *user, rp_request *request, const rp_event *event) {
+    releasing *x = user;
+    rp_event none;
+    x->n_done += event->kind == RP_EVENT_DONE;
+    x->n_tokens += event->kind == RP_EVENT_TOKEN;
+    x->wait = rp_request_wait(request, NULL, NULL, NULL);
+    if (x->other) x->next = rp_request_next(x->other, -1, &none);
+    rp_request_release(x->other);
+    x->other = NULL;
+    if (x->n_tokens == x->release_at || event->kind == RP_EVENT_DONE) rp_request_release(request);
+}
+
+static void wait_until_over(rp_engine *e) {
+    rp_engine_stats s;
+    do usleep(1000);
+    while (s = rp_answer_stats(e), s.n_running + s.n_waiting > 0);
+}
+
+/* A callback's own request and another, in the middle of an answer and at its end: nothing waits,
+ * nothing is told afterwards, nothing leaks (the sanitizer's part). */
+RP_TEST(serving, requests_may_be_released_in_a_callback) {
+    static const int release_at[] = {1, 7, 20, -1};
+    rp_engine *e = open_tiny(2, 128);
+    for (size_t i = 0; i < sizeof release_at / sizeof *release_at; i++) {
+        releasing x = {.release_at = release_at[i]};
+        rp_gate gate;
+        rp_request_options o = ask("hello", 20), other = o;
+        rp_gate_put(&gate, &other);
+        if (i % 2) x.other = rp_answer_submit(e, &other);
+        if (i % 2) rp_gate_wait(&gate, 1);
+        o.on_event = release_inside, o.user = &x;
+        rp_answer_submit(e, &o);
+        rp_gate_allow(&gate, RP_GATE_ALL);
+        wait_until_over(e);
+        assert_int_equal(x.n_tokens, release_at[i] > 0 ? release_at[i] : 20);
+        assert_int_equal(x.n_done, release_at[i] < 0);
+        assert_int_equal(x.wait, RP_ESTATE);
+        if (i % 2) assert_true(x.next == RP_AGAIN || x.next == RP_OK);
+    }
+    rp_answer a;
+    rp_request_options o = ask("hello", 20);
+    rp_answer_of(e, &o, &a);
+    assert_int_equal(a.n, 20);
+    rp_engine_destroy(e);
+}
+
 /* T42 for a pool that is smaller than the context: refused with both numbers, or answered as far as
  * there is room. */
 RP_TEST(serving, a_pool_smaller_than_the_context_bounds_a_request) {

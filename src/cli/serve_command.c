@@ -116,22 +116,57 @@ static bool has_value(const rp__option *row, const rp__option_value *v) {
     return row->kind == RP_OPT_FLAG || v->text;
 }
 
-/* Every option of the command with its value, where it came from, and no secret. */
-static void print_config(const rp__options *o, const char *model) {
+/* What a 0 stood for, as the engine decided; 0: it is not the engine's to decide. */
+static uint64_t derived(const serve *sv, int id) {
+    rp_engine_info info = {.bytes = sizeof info};
+    rp_engine_stats s = {.bytes = sizeof s};
+    rp_engine_get_info(sv->engine, &info);
+    rp_engine_get_stats(sv->engine, &s);
+    switch (id) {
+    case RP_OPT_MAX_MODEL_LEN:
+        return (uint64_t)info.n_ctx;
+    case RP_OPT_NUM_BLOCKS:
+        return s.blocks_free + s.blocks_live + s.blocks_cached;
+    case RP_OPT_PREFILL_CHUNK:
+        return (uint64_t)rp__options_int(sv->o, RP_OPT_MAX_BATCH_TOKENS);
+    case RP_OPT_MAX_GRAPH_BYTES:
+        return info.graph_bytes;
+    default:
+        return 0;
+    }
+}
+
+static void print_option(const serve *sv, int id) {
     static const char *const origins[] = {"", "  (environment)", "  (argument)"};
+    const rp__option *row = rp__option_of((rp__option_id)id);
+    const rp__option_value *v = &sv->o->values[id];
+    bool is_zero = row->kind == RP_OPT_INT && !v->number_int;
+    uint64_t value = is_zero ? derived(sv, id) : 0;
+    fprintf(stderr, "  %-24s ", row->name);
+    if (id == RP_OPT_API_KEY)
+        fputs("(set)", stderr);
+    else if (value)
+        fprintf(stderr, "%llu", (unsigned long long)value);
+    else
+        print_value(row, v);
+    fprintf(stderr, "%s\n", origins[v->origin]);
+}
+
+/* Every option of the command with the value in effect, where it came from, and no secret. The
+ * device, which chooses its threads itself, tells them in its description. */
+static void print_config(const serve *sv) {
+    rp_engine_info info = {.bytes = sizeof info};
     if (rp__cli_is_quiet()) return;
-    fprintf(stderr, "  %-24s %s\n", "model", model);
+    rp_engine_get_info(sv->engine, &info);
+    fprintf(stderr, "  %-24s %s\n", "model", sv->model);
+    fprintf(stderr, "  %-24s %s\n", "device", info.device);
     for (int id = 0; id < RP_N_OPTIONS; id++) {
         const rp__option *row = rp__option_of((rp__option_id)id);
-        const rp__option_value *v = &o->values[id];
-        bool is_shown = row->commands & RP_CMD_SERVE && row->kind != RP_OPT_ACTION;
-        if (!is_shown || id == RP_OPT_MODEL || !has_value(row, v)) continue;
-        fprintf(stderr, "  %-24s ", row->name);
-        if (id == RP_OPT_API_KEY)
-            fputs("(set)", stderr);
-        else
-            print_value(row, v);
-        fprintf(stderr, "%s\n", origins[v->origin]);
+        const rp__option_value *v = &sv->o->values[id];
+        bool is_shown = row->commands & RP_CMD_SERVE && row->kind != RP_OPT_ACTION,
+             is_told = id == RP_OPT_MODEL || id == RP_OPT_DEVICE ||
+                       (id == RP_OPT_THREADS && !v->number_int);
+        if (is_shown && !is_told && has_value(row, v)) print_option(sv, id);
     }
 }
 
@@ -178,6 +213,7 @@ static int run(serve *sv) {
     say("loading", name, rp__server_url(sv->server));
     int code = rp__cli_start(sv->o, sv->model, sv->config.max_seqs, &sv->engine);
     if (code) return code == RP_CLI_INTERRUPTED ? RP_CLI_OK : code; /* asked to stop, and stopped */
+    print_config(sv);
     rp__server_set_engine(sv->server, sv->engine);
     say("serving", name, rp__server_url(sv->server));
     while (!rp__cli_wait_interrupt(LOOK_MS))
@@ -194,7 +230,6 @@ int rp__cli_serve(rp__options *o) {
         rp__cli_interrupt_init();
         rp__cli_terminate_init();
         raise_file_limit();
-        print_config(o, sv.model);
         code = run(&sv);
     }
     rp__server_close(sv.server);

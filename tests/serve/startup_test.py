@@ -76,6 +76,9 @@ def test_configuration_is_printed_once(table):
         assert values["max-num-seqs"] == ["3", "(environment)"]
         assert values["served-model-name"] == ["one,", "two", "(argument)"]
         assert values["max-num-batched-tokens"] == ["512"]
+        assert values["max-model-len"] == ["4096"]  # what the file says, as nobody said more
+        assert values["num-blocks"] == [str(3 * 4096 // 32)]  # three of them, full
+        assert values["device"][0] == "cpu" and "1 thread," in " ".join(values["device"]), values
         assert values["api-key"] == ["(set)", "(environment)"]
         assert not any("secret" in line for line in s.log)
         key = {"Authorization": "Bearer secret-of-env"}

@@ -1,6 +1,7 @@
-# Writes OUT, a C file with the bytes of the web page FILE and with its Content-Security-Policy, both declared in serve/page.h.
-# The policy allows the page's one style and one script by their SHA-256, requests to its own server, and nothing else.
-#   cmake -DFILE=... -DOUT=... -P embed_page.cmake
+# Puts the web page together from DIR/page.html and the files that stand in it as lines @NAME@; writes it as FILE, and as
+# OUT, a C file with its bytes and its Content-Security-Policy, both declared in serve/page.h. The policy allows the
+# page's one style and one script by their SHA-256, requests to its own server, and nothing else.
+#   cmake -DDIR=... -DFILE=... -DOUT=... -P embed_page.cmake
 cmake_minimum_required(VERSION 3.25)
 
 # CMake gives hashes in hexadecimal, the policy has them in base64: three digits of the one are two of the other. Of the
@@ -38,7 +39,13 @@ function(source_of page open close out)
   set(${out} "'sha256-${hash}'" PARENT_SCOPE)
 endfunction()
 
-file(READ ${FILE} page)
+file(READ ${DIR}/page.html page)
+file(GLOB parts RELATIVE ${DIR} ${DIR}/*.css ${DIR}/*.js)
+foreach(part ${parts})
+  file(READ ${DIR}/${part} text)
+  string(REPLACE "@${part}@\n" "${text}" page "${page}")
+endforeach()
+file(WRITE ${FILE} "${page}")
 source_of("${page}" "<style>" "</style>" style)
 source_of("${page}" "<script type=\"module\">" "</script>" script)
 set(policy
@@ -54,8 +61,7 @@ set(policy
     "trusted-types 'none'")
 list(JOIN policy "; " policy)
 
-file(READ ${FILE} hex HEX)
-string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
-file(WRITE ${OUT} "#include \"serve/page.h\"\n\nconst char rp__page_html[] = {${bytes}0};\n"
-     "const size_t rp__page_html_bytes = sizeof rp__page_html - 1;\n"
-     "const char rp__page_policy[] = \"${policy}\";\n")
+set(NAME rp__page_html)
+set(HEADER serve/page.h)
+include(${CMAKE_CURRENT_LIST_DIR}/embed_file.cmake)
+file(APPEND ${OUT} "const char rp__page_policy[] = \"${policy}\";\n")

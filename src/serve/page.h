@@ -1,5 +1,5 @@
-/* The web page at "/": page.html, made into a byte array when the project is built, and the
- * Content-Security-Policy it is sent with, which names its script and style by their hashes. */
+/* The web page at "/": the files of page/, made into one byte array when the project is built, and
+ * the Content-Security-Policy it is sent with, which names its script and style by their hashes. */
 #ifndef RP_SERVE_PAGE_H
 #define RP_SERVE_PAGE_H
 

@@ -12,7 +12,7 @@ from browser import CHROMIUM, Browser
 from conftest import STORY
 from fake_server import FakeServer
 from models import scripted
-from project import ROOT
+from project import BUILD
 from server import Server
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium here (tools/setup.sh browser)")
@@ -66,7 +66,7 @@ def page(browser, teller):
 @pytest.fixture
 def talker():
     """Says "w0 w1 w2 ...", fifty words a second, for longer than any test."""
-    with FakeServer(chunks=100000, gap=0.02, page=ROOT / "src" / "serve" / "page.html") as s:
+    with FakeServer(chunks=100000, gap=0.02, page=BUILD / "page.html") as s:
         yield s
 
 

@@ -69,7 +69,7 @@ RP_TEST(cpu_panel, every_dtype_keeps_every_value) {
     }
 }
 
-RP_TEST(cpu_panel, four_bit_panels_are_as_small_as_the_file) {
+RP_TEST(cpu_panel, panels_are_as_small_as_the_file) {
     /* A panel of Q4_1: per 32 columns 16 scales, 16 mins and 256 bytes of nibbles: 5 bits a weight.
      */
     rp_tensor w = rp__tensor_make(NULL, 0, RP_Q4_1, 2, (int64_t[]){64, 96});
@@ -78,6 +78,30 @@ RP_TEST(cpu_panel, four_bit_panels_are_as_small_as_the_file) {
     assert_int_equal(rp__panel_bytes(&w), 64 * 96 * 9 / 16);
     rp_tensor k = rp__tensor_make(NULL, 0, RP_Q4_K, 2, (int64_t[]){16, 256});
     assert_int_equal(rp__panel_bytes(&k), 64 + 8 * (16 + 16 + 256)); /* 4.625 bits */
+    for (int t = RP_Q5_0; t <= RP_Q6_K; t++) {
+        if (!rp__dtype_is_weight((rp_dtype)t) || !rp__dtype_is_block((rp_dtype)t)) continue;
+        rp_tensor w5 = rp__tensor_make(NULL, 0, (rp_dtype)t, 2, (int64_t[]){32, 512});
+        if (t == RP_Q2_K || t == RP_Q3_K) continue; /* four bits for two and three */
+        assert_true(rp__panel_bytes(&w5) <= rp__tensor_span(&w5) * 103 / 100);
+    }
+}
+
+/* A block of Q5_0 by hand: d = 0.5, q = column number, so that weights are (i - 16) / 2. */
+RP_TEST(cpu_panel, q5_0_by_hand) {
+    uint8_t block[22] = {0x00, 0x38, 0x00, 0x00, 0xFF, 0xFF}, panel[RP__PANEL_ROWS * 32 * 11 / 16];
+    for (int i = 0; i < 16; i++) block[6 + i] = (uint8_t)(i | i << 4);
+    float row[32];
+    rp_tensor w = rp__tensor_make(NULL, 0, RP_Q5_0, 2, (int64_t[]){1, 32});
+    assert_int_equal(rp__panel_bytes(&w), sizeof panel);
+    rp__panel_write(&w, panel, 0, 1, block);
+    rp__panel_row(&w, panel, 0, row);
+    for (int i = 0; i < 32; i++) assert_true(row[i] == 0.5f * (float)(i - 16));
+    /* Columns 4..7 of the row: high nibbles of the first cell, bit 1 of the cell after four. */
+    const uint8_t *cells = panel + RP__PANEL_ROWS * 2;
+    for (int j = 0; j < 4; j++) {
+        assert_int_equal(cells[j] >> 4, 4 + j);
+        assert_int_equal(cells[4 * RP__PANEL_CELL + j], 0xF0); /* 16 and up from column 16 on */
+    }
 }
 
 /* A hand-made block: d = 0.5, m = -1, q = 0, 1, .. 15, 0, .. */

@@ -7,21 +7,14 @@
 
 /* ---- gemv: n panels over all of k for one row ---- */
 
-/* Adds the products of columns [from, from + n) of a group; n fills cells of w. */
+/* Adds the products of columns [from, from + n) of a group. */
 V16_INLINE d16 dot_columns(rp__panel_traits t, const uint8_t *w, const int8_t *x, int from, int n,
                            d16 part) {
-    const int per_cell = t.bits == 4 ? 8 : 4;
     d16 run = dot_begin(part);
-    UNROLL for (int i = from; i < from + n; i += per_cell) {
-        w64 c = w64_load(w + i / per_cell * RP__PANEL_CELL);
-        if (t.bits == 4) {
-            run = dot_small(run, w64_low(c), four_bytes(x + i));
-            run = dot_small(run, w64_high(c), four_bytes(x + i + 4));
-        } else if (is_signed(t)) {
-            run = dot_signed(run, w64_biased(c), four_bytes(x + i));
-        } else {
-            run = dot_small(run, c, four_bytes(x + i));
-        }
+    UNROLL for (int i = from; i < from + n; i += 4) {
+        w64 c = take_four(t, w, i);
+        run = is_signed(t) ? dot_signed(run, w64_biased(c), four_bytes(x + i))
+                           : dot_small(run, c, four_bytes(x + i));
     }
     return dot_end(part, run);
 }

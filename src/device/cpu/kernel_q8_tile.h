@@ -25,15 +25,9 @@ typedef struct q8_args {
 /* ---- unpacking ---- */
 
 V16_INLINE void q8_unpack_chunk(rp__panel_traits t, const uint8_t *q, uint8_t *cells) {
-    const int n = RP__PANEL_CHUNK * t.bits / 32;
-    UNROLL for (int i = 0; i < n; i++) {
-        w64 c = w64_load(q + i * RP__PANEL_CELL);
-        if (t.bits == 4) {
-            w64_store(cells + 2 * i * RP__PANEL_CELL, w64_low(c));
-            w64_store(cells + (2 * i + 1) * RP__PANEL_CELL, w64_high(c));
-        } else {
-            w64_store(cells + i * RP__PANEL_CELL, is_signed(t) ? w64_biased(c) : c);
-        }
+    UNROLL for (int i = 0; i < RP__PANEL_CHUNK; i += 4) {
+        w64 c = take_four(t, q, i);
+        w64_store(cells + i / 4 * RP__PANEL_CELL, is_signed(t) ? w64_biased(c) : c);
     }
 }
 
@@ -155,21 +149,23 @@ V16_INLINE void q8_tile_n(int rows, q8_kind kind, const q8_args *a) {
 /* One instance per kind. */
 V16_INLINE void q8_tile_of(int rows, rp__panel_traits t, const q8_args *a) {
     const bool is_signed_q = is_signed(t) && !DOT_BIAS;
-    const int whole = DOT_PAIRS ? 4 : 8, any = DOT_PAIRS ? 1 : 8;
+    const int run = dot_run(t); /* never more than the instances below take */
     if (t.group == 16 && t.has_min)
         q8_tile_n(rows, (q8_kind){16, 4, true, false}, a);
-    else if (t.group == 16 && is_signed_q)
-        q8_tile_n(rows, (q8_kind){16, 4, false, !DOT_BIAS}, a);
-    else if (t.group == 16)
+    else if (t.group == 16 && run == 4)
         q8_tile_n(rows, (q8_kind){16, 4, false, false}, a);
-    else if (t.has_min && t.bits == 8)
-        q8_tile_n(rows, (q8_kind){32, whole, true, false}, a);
-    else if (t.has_min)
-        q8_tile_n(rows, (q8_kind){32, 8, true, false}, a);
+    else if (t.group == 16)
+        q8_tile_n(rows, (q8_kind){16, 2, false, false}, a);
     else if (is_signed_q)
-        q8_tile_n(rows, (q8_kind){32, any, false, !DOT_BIAS}, a);
-    else
+        q8_tile_n(rows, (q8_kind){32, DOT_PAIRS ? 1 : 8, false, !DOT_BIAS}, a);
+    else if (t.has_min && run == 8)
+        q8_tile_n(rows, (q8_kind){32, 8, true, false}, a);
+    else if (t.has_min)
+        q8_tile_n(rows, (q8_kind){32, 4, true, false}, a);
+    else if (run == 8)
         q8_tile_n(rows, (q8_kind){32, 8, false, false}, a);
+    else
+        q8_tile_n(rows, (q8_kind){32, 4, false, false}, a);
 }
 
 #define Q8_TILE(rows)                                                                              \

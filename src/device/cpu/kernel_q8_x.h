@@ -36,16 +36,16 @@ static x_factors x_factors_in(void *memory, int64_t n_chunks, int64_t n_rows) {
     return (x_factors){d, (int32_t *)(sum + 2 * n), sum, (size_t)n_rows};
 }
 
-/* True when q may be any signed byte; the others are 0..31 at most. */
+/* True when q may be any signed byte; the others are 0..63 at most. */
 V16_INLINE bool is_signed(rp__panel_traits t) {
-    return t.bits == 8 && !t.has_min;
+    return t.bits == 8;
 }
 
-/* Cells of 4 columns between dot_begin and dot_end: weights of 0..15 (U4), 0..31, -32..31 (Q6_K) or
- * any byte. */
+/* Cells of 4 columns between dot_begin and dot_end: weights of 0..15, 0..31, 0..63 or any byte. */
 V16_INLINE int dot_run(rp__panel_traits t) {
-    if (!DOT_PAIRS || t.bits == 4) return t.group / 4;
-    return is_signed(t) && t.group == 32 ? 1 : 4;
+    static const int most[] = {[4] = 8, [5] = 4, [6] = 2, [8] = 1};
+    const int all = t.group / 4;
+    return DOT_PAIRS && most[t.bits] < all ? most[t.bits] : all;
 }
 
 static float f16_at(const uint8_t *p) {

@@ -33,6 +33,18 @@ V16_INLINE v16 group_min(rp__panel_traits t, const cursor *c, int g, v16 scale) 
     return v16_mul(c->dmin, v16_from_i8(mins + g * RP__PANEL_ROWS));
 }
 
+/* Columns i..i+3 of the chunk whose cells q points at, as bytes; i is a multiple of 4. */
+V16_INLINE w64 take_four(rp__panel_traits t, const uint8_t *q, int i) {
+    const int upper = rp__panel_upper_bits(t), run = rp__panel_run(t);
+    if (t.bits == 8) return w64_load(q + i / 4 * RP__PANEL_CELL);
+    q += i / run * (RP__PANEL_ROWS * run * t.bits / 8);
+    i %= run;
+    w64 low = w64_load(q + i / 8 * RP__PANEL_CELL);
+    low = i % 8 ? w64_high(low) : w64_low(low);
+    if (!upper) return low;
+    return w64_add_upper(low, w64_load(q + run / 8 * RP__PANEL_CELL), upper, i / 4 * upper);
+}
+
 /* Columns i + j and i + j + 1 of the chunk as whole numbers. i is a multiple of 8: where they lie
  * in their cell is told by j, which loops make a constant. */
 V16_INLINE void take_pair(rp__panel_traits t, const cursor *c, int i, int j, v16 *even, v16 *odd) {
@@ -43,9 +55,9 @@ V16_INLINE void take_pair(rp__panel_traits t, const cursor *c, int i, int j, v16
         *even = v16_nibble_at(cell, shift);
         *odd = v16_nibble_at(cell, shift + 8);
     } else {
-        const uint8_t *cell = q + (i / 4 + j / 4) * RP__PANEL_CELL;
-        *even = v16_byte_at(cell, j % 4 * 8);
-        *odd = v16_byte_at(cell, j % 4 * 8 + 8);
+        w64 cell = take_four(t, q, i + j / 4 * 4);
+        *even = t.bits < 8 ? w64_unsigned_byte(cell, j % 4) : w64_signed_byte(cell, j % 4);
+        *odd = t.bits < 8 ? w64_unsigned_byte(cell, j % 4 + 1) : w64_signed_byte(cell, j % 4 + 1);
     }
 }
 

@@ -18,11 +18,12 @@ rp__panel_format rp__panel_format_of(rp_dtype dtype) {
     case RP_Q4_1:
         return RP__PANEL_U4_MIN;
     case RP_Q5_0:
+        return RP__PANEL_U5_ZERO16;
+    case RP_Q5_1:
+        return RP__PANEL_U5_MIN;
     case RP_Q8_0:
     case RP_IQ4_NL:
         return RP__PANEL_I8;
-    case RP_Q5_1:
-        return RP__PANEL_I8_MIN;
     case RP_Q2_K:
         return RP__PANEL_U4_K16_MIN;
     case RP_Q3_K:
@@ -30,9 +31,9 @@ rp__panel_format rp__panel_format_of(rp_dtype dtype) {
     case RP_Q4_K:
         return RP__PANEL_U4_K32_MIN;
     case RP_Q5_K:
-        return RP__PANEL_I8_K32_MIN;
+        return RP__PANEL_U5_K32_MIN;
     case RP_Q6_K:
-        return RP__PANEL_I8_K16;
+        return RP__PANEL_U6_K16_ZERO32;
     default:
         return RP__PANEL_F32; /* every other type decodes to F32 values */
     }
@@ -109,7 +110,6 @@ static void take_q5_0(const uint8_t *b, piece *out) {
     out->head[0] = u16_at(b);
     low_high_nibbles(b + 6, out->q);
     add_fifth_bits(b + 2, out->q);
-    for (int i = 0; i < 32; i++) out->q[i] = (uint8_t)(out->q[i] - 16);
 }
 
 static void take_q5_1(const uint8_t *b, piece *out) {
@@ -189,7 +189,7 @@ static void take_q6_k(const uint8_t *b, int c, piece *out) {
     for (int g = 0; g < 2; g++) out->scale[g] = (int8_t)b[192 + 2 * c + g];
     for (int i = 0; i < 32; i++) {
         int low = ql[i] >> (quarter / 2 * 4) & 15, high = qh[i] >> (quarter * 2) & 3;
-        out->q[i] = (uint8_t)((low | high << 4) - 32);
+        out->q[i] = (uint8_t)(low | high << 4);
     }
 }
 
@@ -248,15 +248,32 @@ static void put_heads(rp__panel_traits t, uint8_t *p, int lane, const piece *in)
     if (t.has_min) put_u16(p + RP__PANEL_ROWS * 2, lane, in->head[1]);
 }
 
-/* Four bytes of each cell at a time: loading a model is mostly this. */
-static void put_q(rp__panel_traits t, uint8_t *q, const uint8_t *in) {
-    uint32_t low, high = 0;
-    const int step = t.bits == 4 ? 8 : 4;
-    for (int i = 0; i < RP__PANEL_CHUNK; i += step, q += RP__PANEL_CELL) {
-        memcpy(&low, in + i, 4);
-        if (t.bits == 4) memcpy(&high, in + i + 4, 4);
-        low |= high << 4; /* no byte's bits reach the next: they are 0..15 */
-        memcpy(q, &low, 4);
+static uint32_t four_at(const uint8_t *p) {
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Four bytes of each cell at a time, no byte's bits reaching the next: loading a model is mostly
+ * this. */
+static void put_bytes(uint8_t *q, const uint8_t *in) {
+    for (int i = 0; i < RP__PANEL_CHUNK; i += 4) memcpy(q + i / 4 * RP__PANEL_CELL, in + i, 4);
+}
+
+static void put_nibbles(rp__panel_traits t, uint8_t *q, const uint8_t *in) {
+    const int upper = rp__panel_upper_bits(t), run = rp__panel_run(t);
+    for (int from = 0; from < RP__PANEL_CHUNK; from += run) {
+        uint32_t above = 0;
+        for (int i = 0; i < run; i += 8, q += RP__PANEL_CELL) {
+            uint32_t a = four_at(in + from + i), b = four_at(in + from + i + 4);
+            uint32_t cell = (a & 0x0F0F0F0F) | (b & 0x0F0F0F0F) << 4;
+            memcpy(q, &cell, 4);
+            above |= (a >> 4 & 0x0F0F0F0F) << upper * (i / 4);
+            above |= (b >> 4 & 0x0F0F0F0F) << upper * (i / 4 + 1);
+        }
+        if (!upper) continue;
+        memcpy(q, &above, 4);
+        q += RP__PANEL_CELL;
     }
 }
 
@@ -270,7 +287,11 @@ static void put_piece(rp__panel_traits t, uint8_t *p, int lane, const piece *in)
     } else {
         put_heads(t, p, lane, in);
     }
-    put_q(t, p + part * (1u + t.has_min) + 4 * lane, in->q);
+    uint8_t *q = p + part * (1u + t.has_min) + 4 * lane;
+    if (t.bits == 8)
+        put_bytes(q, in->q);
+    else
+        put_nibbles(t, q, in->q);
 }
 
 static void write_lane_blocks(rp_dtype dtype, uint8_t *panel, int lane, int64_t k,
@@ -343,9 +364,15 @@ static float f16_lane(const uint8_t *p, int lane) {
 }
 
 static int q_of(rp__panel_traits t, const uint8_t *q, int i, int lane) {
+    const int upper = rp__panel_upper_bits(t), run = rp__panel_run(t);
     q += 4 * lane + i % 4;
     if (t.bits == 8) return (int8_t)q[i / 4 * RP__PANEL_CELL];
-    return q[i / 8 * RP__PANEL_CELL] >> (i % 8 / 4 * 4) & 15;
+    q += (size_t)(i / run) * (size_t)(RP__PANEL_ROWS * run * t.bits / 8);
+    i %= run;
+    int low = q[i / 8 * RP__PANEL_CELL] >> (i % 8 / 4 * 4) & 15;
+    if (!upper) return low;
+    int above = q[run / 8 * RP__PANEL_CELL] >> (i / 4 * upper) & ((1 << upper) - 1);
+    return low | above << 4;
 }
 
 static void read_chunk(rp__panel_traits t, const uint8_t *p, int lane, float d, float dmin,

@@ -7,10 +7,12 @@
  *
  * Quantised panels go in chunks of 32 columns: [scales][mins][q]. q goes in cells of 64 bytes, four
  * per row, so that a cell meets four 8-bit activations in one integer dot product per lane: four
- * columns (I8), or eight (U4: columns 0..3 in the low nibbles, 4..7 in the high ones). Scales and
- * mins: one of each per row per group of columns, either F16, or (K) an 8-bit factor that a pair of
- * F16 per row and 256 columns multiplies: those head every eighth chunk ([d][dmin]). A [X,N,K]
- * weight is X such matrices one after another, each padded by itself.
+ * columns (I8), or eight (U4: columns 0..3 in the low nibbles, 4..7 in the high ones). U5 and U6
+ * are runs of such nibbles, each followed by a cell of what is above them: a run of 32 columns with
+ * one bit of each, or of 16 with two. Byte j of a row has those of column 4 s + j from bit s (U5)
+ * or 2 s (U6) on. Scales and mins: one of each per row per group of columns, either F16, or (K) an
+ * 8-bit factor that a pair of F16 per row and 256 columns multiplies: those head every eighth chunk
+ * ([d][dmin]). A [X,N,K] weight is X such matrices one after another, each padded by itself.
  *
  * kernels.h reads this layout; panel.c writes it. */
 #ifndef RP_DEVICE_CPU_PANEL_H
@@ -26,15 +28,16 @@ enum { RP__PANEL_ROWS = 16, RP__PANEL_CHUNK = 32, RP__PANEL_SUPER = 256, RP__PAN
     X(F32, 0, 32, 0, 0, 0)                                                                         \
     X(F16, 0, 32, 0, 0, 0)                                                                         \
     X(BF16, 0, 32, 0, 0, 0)                                                                        \
-    X(U4_ZERO8, 4, 32, 0, 0, 8)     /* Q4_0 */                                                     \
-    X(U4_MIN, 4, 32, 0, 1, 0)       /* Q4_1 */                                                     \
-    X(U4_K32_MIN, 4, 32, 1, 1, 0)   /* Q4_K */                                                     \
-    X(U4_K16_MIN, 4, 16, 1, 1, 0)   /* Q2_K */                                                     \
-    X(U4_K16_ZERO4, 4, 16, 1, 0, 4) /* Q3_K */                                                     \
-    X(I8, 8, 32, 0, 0, 0)           /* Q8_0, Q5_0, IQ4_NL */                                       \
-    X(I8_MIN, 8, 32, 0, 1, 0)       /* Q5_1 */                                                     \
-    X(I8_K32_MIN, 8, 32, 1, 1, 0)   /* Q5_K */                                                     \
-    X(I8_K16, 8, 16, 1, 0, 0)       /* Q6_K */
+    X(U4_ZERO8, 4, 32, 0, 0, 8)       /* Q4_0 */                                                   \
+    X(U4_MIN, 4, 32, 0, 1, 0)         /* Q4_1 */                                                   \
+    X(U4_K32_MIN, 4, 32, 1, 1, 0)     /* Q4_K */                                                   \
+    X(U4_K16_MIN, 4, 16, 1, 1, 0)     /* Q2_K */                                                   \
+    X(U4_K16_ZERO4, 4, 16, 1, 0, 4)   /* Q3_K */                                                   \
+    X(U5_ZERO16, 5, 32, 0, 0, 16)     /* Q5_0 */                                                   \
+    X(U5_MIN, 5, 32, 0, 1, 0)         /* Q5_1 */                                                   \
+    X(U5_K32_MIN, 5, 32, 1, 1, 0)     /* Q5_K */                                                   \
+    X(U6_K16_ZERO32, 6, 16, 1, 0, 32) /* Q6_K */                                                   \
+    X(I8, 8, 32, 0, 0, 0)             /* Q8_0, IQ4_NL */
 
 typedef enum rp__panel_format {
 #define RP_X(code, bits, group, is_k, has_min, zero) RP__PANEL_##code,
@@ -72,6 +75,15 @@ static inline __attribute__((always_inline)) size_t rp__panel_chunk_bytes(rp__pa
 }
 static inline __attribute__((always_inline)) size_t rp__panel_head_bytes(rp__panel_traits t) {
     return t.is_k ? RP__PANEL_ROWS * 2 * (1u + t.has_min) : 0;
+}
+
+/* Bits per weight above the nibbles, and the columns of a run that ends with a cell of them. */
+static inline __attribute__((always_inline)) int rp__panel_upper_bits(rp__panel_traits t) {
+    return t.bits < 8 ? t.bits - 4 : 0;
+}
+static inline __attribute__((always_inline)) int rp__panel_run(rp__panel_traits t) {
+    int upper = rp__panel_upper_bits(t);
+    return upper ? RP__PANEL_CHUNK / upper : RP__PANEL_CHUNK;
 }
 
 /* 32 columns of one row of a block format, taken apart as panels keep them: q is signed where bits

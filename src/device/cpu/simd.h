@@ -307,16 +307,12 @@ V16_INLINE v16 v16_from_u8(const uint8_t *p) {
 V16_INLINE v16 v16_from_i8(const uint8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
-/* Of the 32-bit lanes at p, the unsigned nibble or the signed byte that starts at bit `shift`. The
+/* Of the 32-bit lanes at p, the unsigned nibble that starts at bit `shift`. The
  * permute reads only the low four bits of each index: it masks and converts in one instruction. */
 V16_INLINE v16 v16_nibble_at(const uint8_t *p, int shift) {
     const v16 value = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     __m512i lanes = _mm512_loadu_si512(p);
     return _mm512_permutexvar_ps(_mm512_srli_epi32(lanes, (unsigned)shift), value);
-}
-V16_INLINE v16 v16_byte_at(const uint8_t *p, int shift) {
-    __m512i top = _mm512_slli_epi32(_mm512_loadu_si512(p), (unsigned)(24 - shift));
-    return _mm512_cvtepi32_ps(_mm512_srai_epi32(top, 24));
 }
 V16_INLINE void v16_to_f16(uint16_t *p, v16 v) {
     _mm256_storeu_si256((__m256i *)p,
@@ -359,14 +355,6 @@ V16_INLINE __m256 v8_nibble_at(const uint8_t *p, int shift) {
 V16_INLINE v16 v16_nibble_at(const uint8_t *p, int shift) {
     return (v16){v8_nibble_at(p, shift), v8_nibble_at(p + 32, shift)};
 }
-V16_INLINE __m256 v8_byte_at(const uint8_t *p, int shift) {
-    __m256i lanes = _mm256_loadu_si256((const __m256i *)p);
-    __m256i top = _mm256_slli_epi32(lanes, 24 - shift);
-    return _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 24));
-}
-V16_INLINE v16 v16_byte_at(const uint8_t *p, int shift) {
-    return (v16){v8_byte_at(p, shift), v8_byte_at(p + 32, shift)};
-}
 V16_INLINE void v16_to_f16(uint16_t *p, v16 v) {
     enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v.a, NEAREST));
@@ -405,11 +393,6 @@ V16_INLINE v16 v16_nibble_at(const uint8_t *p, int shift) {
     v16i lanes;
     memcpy(&lanes, p, sizeof lanes);
     return __builtin_convertvector(lanes >> shift & 15, v16);
-}
-V16_INLINE v16 v16_byte_at(const uint8_t *p, int shift) {
-    v16i lanes;
-    memcpy(&lanes, p, sizeof lanes);
-    return __builtin_convertvector((lanes << (24 - shift)) >> 24, v16);
 }
 V16_INLINE void v16_to_f16(uint16_t *p, v16 v) {
     float f[16];

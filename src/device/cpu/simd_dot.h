@@ -50,6 +50,26 @@ V16_INLINE w64 w64_low(w64 c) {
 V16_INLINE w64 w64_high(w64 c) {
     return _mm512_and_si512(_mm512_srli_epi16(c, 4), _mm512_set1_epi8(15));
 }
+/* To nibbles, as bits 4 and up, the n bits from `shift` on of every byte of `upper`. */
+V16_INLINE w64 w64_add_upper(w64 c, w64 upper, int n, int shift) {
+    const __m512i mask = _mm512_set1_epi8((char)(((1 << n) - 1) << 4));
+    if (shift < 4) upper = _mm512_slli_epi16(upper, (unsigned)(4 - shift));
+    if (shift > 4) upper = _mm512_srli_epi16(upper, (unsigned)(shift - 4));
+    return _mm512_or_si512(c, _mm512_and_si512(upper, mask));
+}
+/* Byte j of every lane as a number. One port shifts, another shuffles: some of each. */
+V16_INLINE __m512i byte_to(__m512i c, int from, int to) {
+    const int32_t at = (int32_t)((0x80808080u & ~(255u << 8 * to)) | (unsigned)from << 8 * to);
+    const int32_t next = 4 << 8 * to;
+    return _mm512_shuffle_epi8(c, _mm512_set4_epi32(at + 3 * next, at + 2 * next, at + next, at));
+}
+V16_INLINE v16 w64_unsigned_byte(w64 c, int j) {
+    if (j == 0) return _mm512_cvtepi32_ps(_mm512_and_si512(c, _mm512_set1_epi32(255)));
+    return _mm512_cvtepi32_ps(j < 3 ? byte_to(c, j, 0) : _mm512_srli_epi32(c, 24));
+}
+V16_INLINE v16 w64_signed_byte(w64 c, int j) {
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(j < 3 ? byte_to(c, j, 3) : c, 24));
+}
 V16_INLINE d16 d16_set1(int32_t v) {
     return _mm512_set1_epi32(v);
 }
@@ -119,6 +139,28 @@ V16_INLINE w64 w64_low(w64 c) {
 V16_INLINE w64 w64_high(w64 c) {
     return w64_low((w64){_mm256_srli_epi16(c.a, 4), _mm256_srli_epi16(c.b, 4)});
 }
+V16_INLINE __m256i add_upper_half(__m256i c, __m256i upper, int n, int shift) {
+    const __m256i mask = _mm256_set1_epi8((char)(((1 << n) - 1) << 4));
+    if (shift < 4) upper = _mm256_slli_epi16(upper, 4 - shift);
+    if (shift > 4) upper = _mm256_srli_epi16(upper, shift - 4);
+    return _mm256_or_si256(c, _mm256_and_si256(upper, mask));
+}
+V16_INLINE w64 w64_add_upper(w64 c, w64 upper, int n, int shift) {
+    return (w64){add_upper_half(c.a, upper.a, n, shift), add_upper_half(c.b, upper.b, n, shift)};
+}
+V16_INLINE __m256 unsigned_byte_of(__m256i c, int j) {
+    return _mm256_cvtepi32_ps(
+        _mm256_and_si256(_mm256_srli_epi32(c, 8 * j), _mm256_set1_epi32(255)));
+}
+V16_INLINE __m256 signed_byte_of(__m256i c, int j) {
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(c, 24 - 8 * j), 24));
+}
+V16_INLINE v16 w64_unsigned_byte(w64 c, int j) {
+    return (v16){unsigned_byte_of(c.a, j), unsigned_byte_of(c.b, j)};
+}
+V16_INLINE v16 w64_signed_byte(w64 c, int j) {
+    return (v16){signed_byte_of(c.a, j), signed_byte_of(c.b, j)};
+}
 V16_INLINE d16 d16_set1(int32_t v) {
     return (d16){_mm256_set1_epi32(v), _mm256_set1_epi32(v)};
 }
@@ -168,6 +210,15 @@ V16_INLINE w64 w64_low(w64 c) {
 }
 V16_INLINE w64 w64_high(w64 c) {
     return c >> 4;
+}
+V16_INLINE w64 w64_add_upper(w64 c, w64 upper, int n, int shift) {
+    return c | (w64)((upper >> shift & (uint8_t)((1 << n) - 1)) << 4);
+}
+V16_INLINE v16 w64_unsigned_byte(w64 c, int j) {
+    return __builtin_convertvector((v16i)c >> 8 * j & 255, v16);
+}
+V16_INLINE v16 w64_signed_byte(w64 c, int j) {
+    return __builtin_convertvector((v16i)c << (24 - 8 * j) >> 24, v16);
 }
 V16_INLINE d16 d16_set1(int32_t v) {
     return (d16){v, v, v, v, v, v, v, v, v, v, v, v, v, v, v, v};

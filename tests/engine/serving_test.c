@@ -135,6 +135,58 @@ RP_TEST(serving, draining_finishes_what_was_accepted) {
     rp_engine_destroy(e);
 }
 
+/* ---- gaps ---- */
+
+enum { CHUNK = 16, LONG_PROMPT = 300, STREAM = 60 };
+
+typedef struct watch {
+    rp_engine *engine;
+    rp_request *late; /* the long prompt, which comes in the middle of the stream */
+    int32_t ids[LONG_PROMPT];
+    int n_tokens;
+    uint64_t n_steps[STREAM], n_prompt[STREAM]; /* when each token of the stream came */
+} watch;
+
+static void watch_stream(void *user, rp_request *request, const rp_event *event) {
+    (void)request;
+    watch *w = user;
+    rp_engine_stats s = rp_answer_stats(w->engine);
+    if (event->kind != RP_EVENT_TOKEN) return;
+    w->n_steps[w->n_tokens] = s.n_steps;
+    w->n_prompt[w->n_tokens] = s.n_prompt_tokens;
+    if (++w->n_tokens != 5) return;
+    rp_request_options o = ask(NULL, 1);
+    o.prompt_ids = w->ids, o.n_prompt_ids = LONG_PROMPT;
+    w->late = rp_answer_submit(w->engine, &o);
+}
+
+/* T45 without a clock: between two tokens of a stream there is one step, with its own token and at
+ * most a chunk of the prompt that has come. */
+RP_TEST(serving, a_stream_waits_for_one_chunk) {
+    RP_NEEDS_COUNTS();
+    rp_engine_options eo = options(4, 512);
+    eo.max_batch_tokens = 256, eo.prefill_chunk = CHUNK;
+    static watch w;
+    w = (watch){.engine = rp_answer_engine(eo)};
+    for (int i = 0; i < LONG_PROMPT; i++) w.ids[i] = 3 + i % 50;
+    rp_request_options o = ask("hello", STREAM);
+    o.on_event = watch_stream, o.user = &w;
+    rp_request *r = rp_answer_submit(w.engine, &o);
+    assert_int_equal(rp_request_wait(r, NULL, NULL, NULL), RP_OK);
+    assert_int_equal(rp_request_wait(w.late, NULL, NULL, NULL), RP_OK);
+    int n_chunks = 0;
+    for (int i = 1; i < STREAM; i++) {
+        uint64_t n_prompt = w.n_prompt[i] - w.n_prompt[i - 1];
+        assert_int_equal(w.n_steps[i] - w.n_steps[i - 1], 1);
+        assert_in_range(n_prompt, 0, CHUNK);
+        n_chunks += n_prompt > 0;
+    }
+    assert_int_equal(n_chunks, (LONG_PROMPT + CHUNK - 1) / CHUNK);
+    rp_request_release(r);
+    rp_request_release(w.late);
+    rp_engine_destroy(w.engine);
+}
+
 /* ---- what a callback may do ---- */
 
 typedef struct releasing {

@@ -5,6 +5,8 @@ RP_WERROR    ?= OFF
 PREFIX       ?= /usr/local
 FILTER       ?=
 FUZZ_SECONDS ?= 60
+MINUTES      ?= 10
+TINY          = tests/fixtures/tiny/llama3.gguf
 MODEL        ?= smollm2
 PROMPT       ?= What is the capital of France?
 ARGS         ?=
@@ -12,7 +14,7 @@ ARGS         ?=
 CONFIGURE  = cmake -G Ninja -DRP_WERROR=$(RP_WERROR) -DCMAKE_INSTALL_PREFIX=$(PREFIX) -S .
 COMPILE    = cmake --build $(1) -j $(JOBS)
 
-.PHONY: all setup build run test bench bench-sim asan ubsan tsan stress fuzz lint format install clean help
+.PHONY: all setup build run test bench bench-sim asan ubsan tsan stress soak fuzz lint format install clean help
 all: build
 
 setup:
@@ -52,6 +54,13 @@ stress: setup ## tiny limits, graphs that come and go, under both address and un
 	@$(CONFIGURE) -B $(BUILD)-$@ -DRP_STRESS=ON -DRP_SANITIZE=address,undefined >/dev/null
 	@$(call COMPILE,$(BUILD)-$@)
 	$(BUILD)-$@/reprise-tests $(FILTER)
+
+soak: build ## ten minutes (MINUTES) of load at twice capacity, under the address sanitizer and again without
+	@$(CONFIGURE) -B $(BUILD)-asan -DRP_SANITIZE=address >/dev/null
+	@$(call COMPILE,$(BUILD)-asan) --target reprise
+	@python3 tools/fetch_model.py smollm2
+	"$$(tools/venv.sh)" bench/soak.py --build $(BUILD)-asan --minutes $(MINUTES) --model $(TINY)
+	"$$(tools/venv.sh)" bench/soak.py --build $(BUILD) --minutes $(MINUTES)
 
 fuzz: ## run each fuzzer for FUZZ_SECONDS (60) on its corpus; needs clang
 	@tools/setup.sh build fuzz

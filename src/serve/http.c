@@ -72,6 +72,16 @@ static void check_sizes(rp__exchange *x) {
                         c->max_body);
 }
 
+/* Clients that are given the address without /v1 are the most common mistake. */
+static void refuse_route(rp__exchange *x) {
+    char path[64];
+    const char *tail, *allow;
+    snprintf(path, sizeof path, "/v1%.48s", x->path);
+    bool is_there = rp__route_find(x->method, path, &tail, &allow) != NULL;
+    rp__refuse_http(&x->problem, 404, "unknown_route", "there is nothing at %s %.200s%s%s",
+                    x->method, x->path, is_there ? "; there is " : "", is_there ? path : "");
+}
+
 /* Keys come before routes: who has none does not learn what is here. */
 static void check_headers(rp__exchange *x) {
     const rp__server_config *c = &x->server->config;
@@ -85,8 +95,7 @@ static void check_headers(rp__exchange *x) {
         rp__refuse_http(&x->problem, 405, "method_not_allowed", "%s takes %s, not %s", x->path,
                         x->allow, x->method);
     else if (!x->route)
-        rp__refuse_http(&x->problem, 404, "unknown_route", "there is nothing at %s %s", x->method,
-                        x->path);
+        refuse_route(x);
     else
         check_sizes(x);
 }

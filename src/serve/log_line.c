@@ -43,7 +43,7 @@ void rp__log_exchange(const rp__exchange *x) {
     rp__bytes_printf(&line, "%s %s ", x->name, x->is_head ? "HEAD" : x->method);
     add_path(&line, x->path);
     rp__bytes_printf(&line, " %d  %.3f s", x->http, (double)(x->ended_ns - x->began_ns) * 1e-9);
-    if (x->answer) add_answer(&line, x->answer);
+    if (x->answer && x->answer->is_started) add_answer(&line, x->answer);
     write_line(&line);
 }
 

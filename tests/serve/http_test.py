@@ -36,6 +36,9 @@ def test_routes_and_methods(server):
                  "/v1/models/../models", "/" + "x" * 2000):  # fmt: skip
         assert server.request("GET", path)[0] == 404, path
     assert server.request("GET", "/v1/models?x=1")[0] == 200
+    hint = server.refusal("/chat/completions", {}, 404)["message"]
+    assert hint == "there is nothing at POST /chat/completions; there is /v1/chat/completions"
+    assert server.refusal("/v1/embeddings", {}, 404)["message"].endswith("POST /v1/embeddings")
 
 
 def test_texts(server):

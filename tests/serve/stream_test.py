@@ -102,6 +102,18 @@ def test_usage_counts_what_was_generated(alphabet):
     assert all("usage" not in e for e in alphabet.stream(CHAT, {k: v for k, v in body.items() if k != "stream_options"}))  # fmt: skip
 
 
+def test_usage_counts_every_choice(alphabet):
+    body = {"messages": [{"role": "user", "content": "hi"}], "n": 3}
+    one, three = alphabet.chat()["usage"], alphabet.post(CHAT, body)["usage"]
+    assert one["completion_tokens"] == 6 and three["completion_tokens"] == 3 * 6
+    assert one["prompt_tokens"] == three["prompt_tokens"]
+    shown = alphabet.post("/tokenize", {"messages": body["messages"]})["count"]
+    assert one["prompt_tokens"] == shown
+    assert one["total_tokens"] == one["prompt_tokens"] + one["completion_tokens"]
+    *_, last = alphabet.stream(CHAT, body | {"stream_options": {"include_usage": True}})
+    assert last["usage"]["completion_tokens"] == 3 * 6
+
+
 def test_stop_across_a_split_character(tmp_path_factory):
     with serve_script(tmp_path_factory, [b"a", b"\xf0\x9f", b"\xa6\x99b", b"c"]) as s:
         assert both_ways(s, stop=[LLAMA])[0] == "a"

@@ -111,6 +111,15 @@ typedef enum rp_op_kind {
 typedef enum rp_act { RP_ACT_SILU, RP_ACT_GELU, RP_ACT_GELU_TANH, RP_ACT_RELU, RP_N_ACTS } rp_act;
 typedef enum rp_rope_style { RP_ROPE_HALF, RP_ROPE_INTERLEAVED } rp_rope_style;
 
+/* What is known beforehand of the T tokens of KV_WRITE and ATTENTION. It is in their operands too:
+ * a device may make use of it or not. */
+typedef enum rp_rows {
+    RP_ROWS_MIXED,
+    RP_ROWS_SINGLE, /* no two in one KV block, padding aside, which is in block 0 */
+    RP_ROWS_PROMPT  /* consecutive positions of the sequence of token 0, from a multiple of S on,
+                       which divides T; padding stands behind them */
+} rp_rows;
+
 enum { RP_OP_MAX_IN = 8, RP_OP_MAX_OUT = 2 };
 
 typedef struct rp_op {
@@ -134,8 +143,12 @@ typedef struct rp_op {
             rp_rope_style style;
         } rope;
         struct {
+            rp_rows rows;
+        } kv_write;
+        struct {
             float scale, softcap;
             int32_t window;
+            rp_rows rows;
         } attention; /* softcap, window: 0 is off */
         struct {
             rp_act kind;
@@ -199,6 +212,10 @@ typedef struct rp_device_properties {
                            the device; 0: none. With estimate_us, submits are kept shorter */
     bool advances_positions; /* a decode step ends with an op that advances its positions in place,
                                 so that they are not written again while sequences just go on */
+    uint32_t prompt_align; /* not 0: prompts are steps of their own, one sequence each, that start at
+                              multiples of this many positions and of a KV block (RP_ROWS_PROMPT);
+                              all other steps have one token of each sequence (RP_ROWS_SINGLE). 0: a
+                              step may be any mixture */
     /* What is faster on the host, transfers included, when ops run one by one: placement rules like
      * "norm:rows<32=host rope:rows<64=host" (docs/devices.md), good while the device is open. NULL:
      * nothing. */

@@ -334,7 +334,7 @@ bool rp__op_may_alias(const rp_op *op, int out, int in) {
 
 /* ---- keys ---- */
 
-enum { KEY_SCALARS = 3, KEY_TENSOR = 3 + RP_MAX_DIMS };
+enum { KEY_SCALARS = 4, KEY_TENSOR = 3 + RP_MAX_DIMS };
 
 static uint64_t float_bits(float f) {
     uint32_t u;
@@ -360,6 +360,10 @@ static void scalar_words(const rp_op *op, uint64_t w[KEY_SCALARS]) {
         w[0] = float_bits(op->p.attention.scale);
         w[1] = float_bits(op->p.attention.softcap);
         w[2] = (uint32_t)op->p.attention.window;
+        w[3] = op->p.attention.rows;
+        break;
+    case RP_OP_KV_WRITE:
+        w[0] = op->p.kv_write.rows;
         break;
     case RP_OP_GATED:
     case RP_OP_ACT:

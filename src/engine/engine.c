@@ -168,7 +168,8 @@ static rp_status open_scheduler(rp_engine *e, const rp_engine_options *o, rp_err
     RP_TRY(rp__kv_init(&e->kv, &kv, err));
     rp__sched_config s = {.max_seqs = e->max_seqs,
                           .max_tokens = c->max_tokens,
-                          .prefill_chunk = o->prefill_chunk ? o->prefill_chunk : c->max_tokens};
+                          .prefill_chunk = o->prefill_chunk ? o->prefill_chunk : c->max_tokens,
+                          .prompt_align = rp__stepper_prompt_align(&e->stepper)};
     return rp__sched_init(&e->sched, &s, &e->kv, err);
 }
 

@@ -53,6 +53,7 @@ static rp_status fill_batch(rp_engine *e, bench *b, const rp__bucket *bucket, rp
     t->n_tokens = t->n_seqs = t->n_rows = 0;
     while (t->n_tokens < bucket->n_tokens && b->n_seqs < bucket->n_seqs) {
         int32_t n = bucket->kind == RP_BUCKET_DECODE ? 1 : bucket->n_tokens - t->n_tokens;
+        if (n > e->stepper.config.max_tokens) n = e->stepper.config.max_tokens;
         RP_TRY(add_sequence(e, b, n < b->n_ctx ? n : b->n_ctx, err));
     }
     return RP_OK;
@@ -63,7 +64,7 @@ static rp_status fill_batch(rp_engine *e, bench *b, const rp__bucket *bucket, rp
 static rp_capture_row row_of(rp_engine *e, rp__choice *c, int way, const rp__replay_report *r) {
     const rp__program *p = c->ways[way];
     rp_capture_row row = {.is_chosen = rp__choice_next(c, &e->stepper.replay) == p,
-                          .is_prefill = p->bucket.kind == RP_BUCKET_PREFILL,
+                          .is_prefill = p->bucket.kind != RP_BUCKET_DECODE,
                           .n_tokens = p->bucket.n_tokens,
                           .n_ops = p->n_ops - p->traffic.n_uploads - p->traffic.n_downloads,
                           .n_host_ops = p->traffic.n_host_ops,

@@ -9,6 +9,7 @@
 
 rp_status rp__sched_init(rp__sched *s, const rp__sched_config *config, rp__kv *kv, rp_error *err) {
     *s = (rp__sched){.config = *config, .kv = kv, .next_deadline_ns = UINT64_MAX};
+    if (s->config.prompt_align < 1) s->config.prompt_align = 1;
     size_t n = (size_t)config->max_seqs;
     s->running = rp__calloc(n, sizeof *s->running);
     s->plan.items = rp__calloc(n, sizeof *s->plan.items);
@@ -309,7 +310,9 @@ static int32_t cut_to_fit(const rp__sched *s, const rp__task *t, int32_t n) {
     int64_t room = ((int64_t)t->seq.n_blocks + rp__kv_available(s->kv)) * s->kv->block_size;
     n = least(n, room - t->n_computed);
     int32_t excess = rows_of(t, n) - (s->config.max_seqs - s->plan.n_rows);
-    return excess > 0 ? n - excess : n;
+    if (excess > 0) n -= excess;
+    int64_t end = t->n_computed + n, over = end % s->config.prompt_align;
+    return end < t->n_tokens && over < n ? n - (int32_t)over : n;
 }
 
 static void plan_prompts(rp__sched *s, uint64_t now_ns) {

@@ -57,6 +57,8 @@ typedef struct rp__sched_config {
     int32_t max_seqs;      /* tasks running, and rows of logits in a step */
     int32_t max_tokens;    /* of a step, >= max_seqs */
     int32_t prefill_chunk; /* >= 1 */
+    int32_t prompt_align;  /* prompts are cut at multiples of so many positions where they can be;
+                              0 is 1 */
 } rp__sched_config;
 
 /* The next n_tokens tokens of a task. The last n_rows of them give logits. */

@@ -87,12 +87,24 @@ static rp_device *cache_device(const rp__stepper *s) {
     return s->model->host.has_state ? s->model->host.device : s->device;
 }
 
+/* 0: a step may be any mixture. */
+static int32_t parts_align(const rp__stepper *s) {
+    int32_t wanted = (int32_t)rp__device_props(s->device)->prompt_align,
+            block = s->config.block_size;
+    return wanted ? (wanted + block - 1) / block * block : 0;
+}
+
+int32_t rp__stepper_prompt_align(const rp__stepper *s) {
+    return parts_align(s) ? parts_align(s) : 1;
+}
+
 static rp_status plan(rp__stepper *s, rp_error *err) {
     rp_status st;
     rp__model_declare_cache(s->model, s->config.k_type, s->config.v_type, s->config.n_blocks,
                             s->config.block_size);
     RP_TRY(shorten_ops(s, err));
-    s->n_buckets = rp__bucket_list(s->config.max_seqs, s->config.max_tokens, s->buckets);
+    s->n_buckets = rp__bucket_list(s->config.max_seqs, s->config.max_tokens, parts_align(s),
+                                   s->buckets);
     s->programs = rp__calloc((size_t)n_programs(s), sizeof *s->programs);
     s->choices = rp__calloc((size_t)s->n_buckets, sizeof *s->choices);
     if (!s->programs || !s->choices)
@@ -129,9 +141,9 @@ void rp__stepper_clear(rp__stepper *s) {
         rp__buffer_destroy(s->memory[side].outputs, NULL);
     }
     rp__buffer_destroy(s->cache, NULL);
-    rp__batch *b = &s->batch;
-    void *memory[] = {b->ids,    b->pos,      b->seq,     b->slots, b->rows,
-                      b->tables, b->n_blocks, s->staging, s->known, s->logits};
+    rp__batch_clear(&s->batch);
+    rp__parts_clear(&s->parts);
+    void *memory[] = {s->staging, s->known, s->logits, s->part_logits};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) rp__free(memory[i]);
     *s = (rp__stepper){0};
 }
@@ -139,21 +151,16 @@ void rp__stepper_clear(rp__stepper *s) {
 /* ---- allocating ---- */
 
 static rp_status alloc_host(rp__stepper *s, rp_error *err) {
-    size_t t = (size_t)s->config.max_tokens, n = (size_t)s->config.max_seqs;
-    rp__batch *b = &s->batch;
-    b->ids = rp__calloc(t, sizeof *b->ids);
-    b->pos = rp__calloc(t, sizeof *b->pos);
-    b->seq = rp__calloc(t, sizeof *b->seq);
-    b->slots = rp__calloc(t, sizeof *b->slots);
-    b->rows = rp__calloc(n, sizeof *b->rows);
-    b->tables = rp__calloc(n, sizeof *b->tables);
-    b->n_blocks = rp__calloc(n, sizeof *b->n_blocks);
+    const rp__stepper_config *c = &s->config;
+    size_t n = (size_t)c->max_seqs, row = (size_t)s->model->h.n_vocab * sizeof *s->logits;
+    int32_t align = parts_align(s);
+    RP_TRY(rp__batch_init(&s->batch, c->max_tokens, c->max_seqs, err));
+    if (align) RP_TRY(rp__parts_init(&s->parts, align, c->max_tokens, c->max_seqs, err));
     s->staging = rp__calloc(1, s->bytes[RP_SIDE_DEVICE].inputs);
     s->known = rp__calloc(1, s->bytes[RP_SIDE_DEVICE].inputs);
-    s->logits = rp__calloc(n, (size_t)s->model->h.n_vocab * sizeof *s->logits);
-    if (b->ids && b->pos && b->seq && b->slots && b->rows && b->tables && b->n_blocks &&
-        s->staging && s->known && s->logits)
-        return RP_OK;
+    s->logits = rp__calloc(n, row);
+    if (align) s->part_logits = rp__calloc(n, row);
+    if (s->staging && s->known && s->logits && (s->part_logits || !align)) return RP_OK;
     return rp__fail(err, RP_ENOMEM, "out of memory for the inputs and logits of a step");
 }
 
@@ -358,21 +365,49 @@ rp_status rp__stepper_copy_block(rp__stepper *s, int32_t from, int32_t to, rp_er
     return RP_OK;
 }
 
-static rp_status read_logits(rp__stepper *s, const rp__program *p, rp_error *err) {
-    size_t row = (size_t)s->model->h.n_vocab * sizeof *s->logits;
-    const rp__slot_info *out = &p->slots[rp__program_find(p, "logits")];
-    return rp__buffer_read(s->memory[out->result].outputs, out->home[out->result].place, s->logits,
-                           (size_t)s->batch.n_rows * row, err);
+static size_t row_bytes(const rp__stepper *s) {
+    return (size_t)s->model->h.n_vocab * sizeof *s->logits;
 }
 
-rp_status rp__stepper_run(rp__stepper *s, rp_error *err) {
+static rp_status read_logits(rp__stepper *s, const rp__program *p, float *to, rp_error *err) {
+    const rp__slot_info *out = &p->slots[rp__program_find(p, "logits")];
+    return rp__buffer_read(s->memory[out->result].outputs, out->home[out->result].place, to,
+                           (size_t)s->batch.n_rows * row_bytes(s), err);
+}
+
+static rp_status run_batch(rp__stepper *s, float *logits, rp_error *err) {
     const rp__batch *b = &s->batch;
     int i = rp__bucket_find(s->buckets, s->n_buckets, b->n_tokens, b->n_seqs, b->n_rows);
     rp__assert(i >= 0 && b->n_tokens > 0, "no bucket holds %d tokens of %d sequences",
                (int)b->n_tokens, (int)b->n_seqs);
     const rp__program *p = rp__choice_next(&s->choices[i], &s->replay);
     RP_TRY(run_bucket(s, &s->choices[i], p, err));
-    return b->n_rows ? read_logits(s, p, err) : RP_OK;
+    return b->n_rows ? read_logits(s, p, logits, err) : RP_OK;
+}
+
+static void take_part_logits(rp__stepper *s) {
+    size_t n = row_bytes(s);
+    for (int32_t i = 0; i < s->parts.part.n_rows; i++)
+        memcpy((char *)s->logits + (size_t)s->parts.from[i] * n,
+               (char *)s->part_logits + (size_t)i * n, n);
+}
+
+static rp_status run_parts(rp__stepper *s, rp_error *err) {
+    const rp__batch whole = s->batch;
+    rp_status st = RP_OK;
+    rp__parts_begin(&s->parts, &whole);
+    while (st >= 0 && rp__parts_next(&s->parts, &whole)) {
+        s->batch = s->parts.part;
+        st = run_batch(s, s->part_logits, err);
+        if (st >= 0) take_part_logits(s);
+    }
+    s->batch = whole;
+    return st;
+}
+
+rp_status rp__stepper_run(rp__stepper *s, rp_error *err) {
+    bool is_one = !s->parts.align || s->batch.n_tokens == s->batch.n_seqs;
+    return is_one ? run_batch(s, s->logits, err) : run_parts(s, err);
 }
 
 static rp_status measure_program(rp__stepper *s, rp__program *p, int32_t n_pairs, double *samples,

@@ -7,6 +7,7 @@
 #ifndef RP_ENGINE_STEP_H
 #define RP_ENGINE_STEP_H
 
+#include "engine/parts.h"
 #include "model/model.h"
 #include "plan/choice.h"
 #include "plan/replay.h"
@@ -23,15 +24,6 @@ typedef struct rp__stepper_config {
     int n_placements;
 } rp__stepper_config;
 
-/* What a step computes. Arrays are the stepper's own, filled by the caller between steps. */
-typedef struct rp__batch {
-    int32_t n_tokens, n_seqs, n_rows;
-    int32_t *ids, *pos, *seq, *slots; /* [n_tokens] token, position, row of `tables`, KV slot */
-    int32_t *rows;                    /* [n_rows] tokens whose logits are wanted */
-    const int32_t **tables;           /* [n_seqs] block numbers in order of position */
-    int32_t *n_blocks;                /* [n_seqs] entries of each table */
-} rp__batch;
-
 typedef struct rp__stepper {
     rp__stepper_config config;
     rp__model *model;
@@ -45,11 +37,13 @@ typedef struct rp__stepper {
     rp_buffer *cache;
     size_t cache_bytes;
     rp__replayer replay;
-    rp__batch batch;
+    rp__batch batch;        /* filled by the caller between steps */
+    rp__parts parts;        /* of it, where prompts are steps of their own */
     unsigned char *staging; /* the inputs of a step as the device gets them */
     unsigned char *known;   /* as they stand on the device: what is the same is not written again */
     size_t n_known;         /* bytes of it; 0: nothing is known */
     float *logits;          /* [max_seqs, V] of the last step */
+    float *part_logits;     /* [max_seqs, V] of a part of it */
 } rp__stepper;
 
 /* Dry run: builds every bucket's program and knows all bytes. Nothing is allocated on the device
@@ -61,6 +55,8 @@ size_t rp__stepper_bytes(const rp__stepper *s, rp__side side);
 
 /* Allocates and binds; the weights must be loaded. */
 rp_status rp__stepper_load(rp__stepper *s, rp_error *err);
+/* Prompts are best cut at multiples of so many positions: 1 where it does not matter. */
+int32_t rp__stepper_prompt_align(const rp__stepper *s);
 void rp__stepper_clear(rp__stepper *s);
 
 /* Copies a KV block, before the step that is run next. */

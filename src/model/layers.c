@@ -104,13 +104,15 @@ rp__slot rp__layer_attention(rp__program *p, const rp__model *m, int64_t layer,
     snprintf(label, sizeof label, "blk.%lld.kv", (long long)layer);
     rp__slot caches[] = {rp__program_state(p, "k_cache", &m->layers[layer].k_cache),
                          rp__program_state(p, "v_cache", &m->layers[layer].v_cache)};
-    rp_op write = {.kind = RP_OP_KV_WRITE, .label = label};
+    static const rp_rows rows[] = {RP_ROWS_SINGLE, RP_ROWS_MIXED, RP_ROWS_PROMPT};
+    rp_op write = {.kind = RP_OP_KV_WRITE, .label = label, .p.kv_write = {rows[p->bucket.kind]}};
     rp__program_op(p, &write, 3, (rp__slot[]){k, v, in->slots}, 2, caches);
 
     snprintf(label, sizeof label, "blk.%lld.attn", (long long)layer);
     int64_t t = shape(p, q)->dim[0], n = shape(p, q)->dim[1] * shape(p, q)->dim[2];
     rp__slot y = rp__program_temp(p, label, RP_F32, 3, shape(p, q)->dim);
     rp_op op = {.kind = RP_OP_ATTENTION, .label = label};
+    op.p.attention.rows = rows[p->bucket.kind];
     op.p.attention.scale = 1.0f / sqrtf((float)m->h.head_dim);
     op.p.attention.window = rp__hparams_has_window(&m->h, layer) ? (int32_t)m->h.window : 0;
     rp__program_op(p, &op, 6, (rp__slot[]){q, caches[0], caches[1], in->table, in->seq, in->pos}, 1,

@@ -16,7 +16,11 @@
 #include "plan/duel.h"
 #include "plan/placement.h"
 
-typedef enum rp__bucket_kind { RP_BUCKET_DECODE, RP_BUCKET_PREFILL } rp__bucket_kind;
+typedef enum rp__bucket_kind {
+    RP_BUCKET_DECODE,  /* one token of each sequence */
+    RP_BUCKET_PREFILL, /* any mixture of prompts and single tokens */
+    RP_BUCKET_PROMPT   /* consecutive tokens of one sequence from a block's beginning on */
+} rp__bucket_kind;
 
 /* The padded size a program is built for. */
 typedef struct rp__bucket {
@@ -29,10 +33,13 @@ typedef struct rp__bucket {
 enum { RP_MAX_BUCKETS = 40 };
 
 /* Decode in powers of two up to max_seqs, which is always there; prefill in powers of two from 16
- * up to max_tokens, which is always there. Smallest first within a kind. Returns how many. */
-int rp__bucket_list(int32_t max_seqs, int32_t max_tokens, rp__bucket out[RP_MAX_BUCKETS]);
+ * up to max_tokens, which is always there. With prompt_align > 0 prompts instead, which are that
+ * times a power of two, up to the first that holds max_tokens. Smallest first within a kind.
+ * Returns how many. */
+int rp__bucket_list(int32_t max_seqs, int32_t max_tokens, int32_t prompt_align,
+                    rp__bucket out[RP_MAX_BUCKETS]);
 /* Index of the smallest bucket that holds this step, -1 when none does. Decode: one token per
- * sequence, all rows out. */
+ * sequence, all rows out. Where there are buckets for prompts, every other step is one. */
 int rp__bucket_find(const rp__bucket *list, int n, int32_t n_tokens, int32_t n_seqs,
                     int32_t n_rows);
 char *rp__bucket_text(const rp__bucket *b, char *out, size_t cap); /* "decode 4", "prefill 512" */

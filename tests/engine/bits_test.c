@@ -13,7 +13,7 @@ typedef struct way {
     int max_seqs, max_tokens, chunk, n_threads, n_blocks;
     bool prefix_cache, is_shuffled, is_staggered;
     rp_capture_mode capture;
-    const char *device;
+    const char *device, *device_options;
 } way;
 
 static rp_engine *open_way(const way *w) {
@@ -28,6 +28,7 @@ static rp_engine *open_way(const way *w) {
     o.prefix_cache = w->prefix_cache;
     o.capture = w->capture;
     o.device = w->device;
+    o.device_options = w->device_options;
     return rp_answer_engine(o);
 }
 
@@ -108,6 +109,8 @@ RP_TEST(bits, are_the_same_in_any_company) {
         {"32, very few blocks, replayed", 32, 64, 16, 2, 24, false, .capture = RP_CAPTURE_ON},
         {"3 on an accelerator", 3, 64, 16, 0, 30, true, true, .capture = RP_CAPTURE_ON,
          .device = "emu"},
+        {"5, prompts by themselves", 5, 40, 30, 0, 0, true, true, .capture = RP_CAPTURE_ON,
+         .device = "emu", .device_options = "prompt_align=16,advance=1"},
     };
     answer_alone(alone);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {

@@ -37,16 +37,6 @@ typedef struct golden_case {
     const char *text;
 } golden_case;
 
-static const char *model_path(void) {
-    static char path[512];
-    const char *cache = getenv("REPRISE_CACHE"), *home = getenv("HOME");
-    if (cache && *cache)
-        snprintf(path, sizeof path, "%s/models/smollm2.gguf", cache);
-    else
-        snprintf(path, sizeof path, "%s/.cache/reprise/models/smollm2.gguf", home ? home : ".");
-    return path;
-}
-
 static json_t *open_cases(const char *name) {
     json_t *j = json_load_file(rp_test_path(name), 0, NULL);
     assert_non_null(j);
@@ -122,8 +112,8 @@ static void compare_step(int prompt, int step, const golden_case *c, bool is_who
 }
 
 RP_TEST(golden, smollm2_best_token_is_the_references) {
-    if (access(model_path(), R_OK) != 0) RP_SKIP("tools/fetch_model.py smollm2 was not run");
-    rp_tiny_config config = rp_tiny_default(model_path());
+    if (access(rp_test_smollm2(), R_OK) != 0) RP_SKIP("tools/fetch_model.py smollm2 was not run");
+    rp_tiny_config config = rp_tiny_default(rp_test_smollm2());
     config.max_seqs = config.max_tokens = config.n_ctx = N_CTX;
     config.block_size = 32;
     config.kv_type = RP_F16;
@@ -171,11 +161,11 @@ RP_TEST(golden, smollm2_best_token_is_the_references) {
 /* The engine's own greedy answers follow llama.cpp's up to a near tie, or to where its rounding
  * chose. */
 RP_TEST(golden, smollm2_greedy_text_is_llama_cpps_up_to_a_near_tie) {
-    if (access(model_path(), R_OK) != 0) RP_SKIP("tools/fetch_model.py smollm2 was not run");
+    if (access(rp_test_smollm2(), R_OK) != 0) RP_SKIP("tools/fetch_model.py smollm2 was not run");
     rp_engine_options o = rp_engine_options_default();
     rp_error err = {0};
     rp_engine *e;
-    o.model = model_path();
+    o.model = rp_test_smollm2();
     o.n_ctx = N_CTX;
     o.n_threads = 2;
     o.activations = RP_ACTIVATIONS_F32;

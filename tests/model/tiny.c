@@ -2,6 +2,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -82,7 +83,7 @@ static void add_chunk(rp_tiny *t, rp__kv_seq *seq, const int32_t *ids, int first
         b->pos[i] = k;
         b->seq[i] = b->n_seqs;
         b->slots[i] = rp__kv_slot(&t->kv, seq, k);
-        b->rows[b->n_rows++] = i;
+        if (b->n_rows < t->stepper.config.max_seqs) b->rows[b->n_rows++] = i;
     }
     b->n_seqs++;
 }
@@ -110,6 +111,26 @@ void rp_tiny_feed(rp_tiny *t, int n_seqs, const int32_t *const *ids, int n, int 
     for (int s = 0; s < n_seqs; s++) rp__kv_release(&t->kv, &seqs[s]);
 }
 
+void rp_tiny_answer(rp_tiny *t, const int32_t *ids, int n_prompt, int n, int chunk, float *out) {
+    int32_t blocks[64];
+    rp__kv_seq seq = {.blocks = blocks, .cap = 64};
+    rp__batch *b = &t->stepper.batch;
+    rp_error err = {0};
+    assert_ok(rp__kv_reserve(&t->kv, &seq, 0, n, NULL), err);
+    for (int first = 0, take; first < n; first += take) {
+        take = first >= n_prompt ? 1 : n_prompt - first < chunk ? n_prompt - first : chunk;
+        b->n_tokens = b->n_seqs = b->n_rows = 0;
+        add_chunk(t, &seq, ids, first, take);
+        b->n_rows = first + take >= n_prompt;
+        b->rows[0] = take - 1;
+        assert_ok(rp__stepper_run(&t->stepper, &err), err);
+        if (!b->n_rows) continue;
+        memcpy(out, t->stepper.logits, (size_t)t->n_vocab * sizeof *out);
+        out += t->n_vocab;
+    }
+    rp__kv_release(&t->kv, &seq);
+}
+
 void rp_golden_open(rp_golden *g, const char *name) {
     char path[256];
     rp_error err = {0};
@@ -129,4 +150,14 @@ void rp_golden_open(rp_golden *g, const char *name) {
     assert_int_equal(bin.n, (size_t)g->n * (size_t)g->n_vocab * sizeof(float));
     g->logits = (float *)(void *)rp__bytes_take(&bin);
     rp__bytes_clear(&text);
+}
+
+const char *rp_test_smollm2(void) {
+    static char path[512];
+    const char *cache = getenv("REPRISE_CACHE"), *home = getenv("HOME");
+    if (cache && *cache)
+        snprintf(path, sizeof path, "%s/models/smollm2.gguf", cache);
+    else
+        snprintf(path, sizeof path, "%s/.cache/reprise/models/smollm2.gguf", home ? home : ".");
+    return path;
 }

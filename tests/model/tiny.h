@@ -40,6 +40,10 @@ void rp_tiny_close(rp_tiny *t);
 void rp_tiny_feed(rp_tiny *t, int n_seqs, const int32_t *const *ids, int n, int chunk,
                   float *const *out);
 
+/* As an engine does: the prompt `chunk` tokens per step, then token by token. Gives the logits of
+ * positions n_prompt - 1 to n - 1. */
+void rp_tiny_answer(rp_tiny *t, const int32_t *ids, int n_prompt, int n, int chunk, float *out);
+
 /* The golden of a fixture: ids and logits [n, V] (free with rp__free). */
 typedef struct rp_golden {
     int32_t ids[128];
@@ -47,5 +51,8 @@ typedef struct rp_golden {
     float *logits;
 } rp_golden;
 void rp_golden_open(rp_golden *g, const char *name); /* "fixtures/tiny/llama3" */
+
+/* Where `tools/fetch_model.py smollm2` puts it: there may be none. */
+const char *rp_test_smollm2(void);
 
 #endif

@@ -17,6 +17,7 @@ typedef struct attention_spec {
     float softcap;
     bool has_sinks, is_strided;
     int live; /* n + 1 */
+    rp_rows rows;
 } attention_spec;
 
 #define F16S  .k_dtype = RP_F16, .v_dtype = RP_F16
@@ -63,6 +64,12 @@ static const attention_spec specs[] = {
     {4, 2, 64, 16, {19, 40, 7}, {3, 1, 2}, F16S, .live = 1 + 4},
     {4, 2, 64, 16, {19, 40, 7}, F16S, .live = 1 + 1},
     {4, 2, 64, 16, {19, 40, 7}, F16S, .live = 1 + 0},
+    /* what is known of the rows */
+    {4, 2, 64, 32, {19, 40}, F16S, .rows = RP_ROWS_SINGLE},
+    {4, 2, 64, 32, {32}, {32}, F16S, .rows = RP_ROWS_PROMPT},
+    {9, 3, 64, 32, {160}, {96}, BF16S, .rows = RP_ROWS_PROMPT},
+    {3, 1, 16, 32, {64}, {32}, .rows = RP_ROWS_PROMPT},
+    {4, 2, 32, 64, {128}, {64}, .window = 40, .rows = RP_ROWS_PROMPT},
 };
 enum { N_HAND = 5, N_SPECS = sizeof specs / sizeof *specs };
 
@@ -219,6 +226,7 @@ static void make_spec(size_t i, corpus_case *c) {
     c->op.p.attention.scale = (float)(1 / sqrt((double)p->d));
     c->op.p.attention.window = p->window;
     c->op.p.attention.softcap = p->softcap;
+    c->op.p.attention.rows = p->rows;
     rp_case_out(c, 0, RP_F32, S3(n_tokens, p->h, p->d), TOL_ATTENTION);
     for (int64_t t = 0; t < n_tokens; t++)
         for (int64_t h = 0; h < p->h; h++) want_head(c, p, &seqs[seq[t]], t, h, pos[t]);

@@ -89,6 +89,7 @@ typedef struct write_spec {
     int64_t t, k, d, p, s;
     bool is_strided;
     int live; /* n + 1 */
+    rp_rows rows;
 } write_spec;
 static const write_spec writes[] = {
     {1, 1, 16, 3, 1},
@@ -97,6 +98,8 @@ static const write_spec writes[] = {
     {33, 1, 80, 3, 32},
     {6, 2, 16, 4, 4, .live = 1 + 4},
     {6, 2, 16, 4, 4, .live = 1 + 0},
+    {5, 2, 64, 7, 32, .rows = RP_ROWS_SINGLE},
+    {64, 2, 64, 4, 32, .rows = RP_ROWS_PROMPT},
 };
 static const rp_dtype cache_dtypes[] = {RP_F32, RP_F16, RP_BF16};
 enum { N_WRITES = sizeof writes / sizeof *writes, N_ALL_WRITES = N_WRITES * 9 };
@@ -106,6 +109,14 @@ static void choose_slots(corpus_case *c, const write_spec *p, int32_t *slots) {
     int32_t order[256];
     int64_t n_live = p->live ? p->live - 1 : p->t;
     if (p->t > (p->p - 1) * p->s) abort(); /* a row of the table that asks for too much */
+    if (p->rows) {
+        int64_t per_block = p->rows == RP_ROWS_PROMPT ? p->s : 1;
+        rp_case_shuffle(c, order, p->p - 1);
+        for (int64_t t = 0; t < p->t; t++)
+            slots[t] = (int32_t)((order[t / per_block] + 1) * p->s +
+                                 (per_block > 1 ? t % p->s : 3 * t % p->s));
+        return;
+    }
     rp_case_shuffle(c, order, (p->p - 1) * p->s);
     for (int64_t t = 0; t < p->t; t++)
         slots[t] = t < n_live ? order[t] + (int32_t)p->s : (int32_t)(t % p->s);
@@ -134,6 +145,7 @@ static void make_write(size_t i, corpus_case *c) {
         for (int64_t e = 0; e < n_live * row; e++)
             cache[slots[e / row] * row + e % row] = rp_case_round(dtype[j], c->in[j].value[e]);
     }
+    c->op.p.kv_write.rows = p->rows;
     rp_case_live(c, p->live - 1);
     rp_case_rows(c, 7, 0);
     c->has_sink_block = p->live != 0;

@@ -8,7 +8,7 @@
 RP_TEST(plan, buckets_always_hold_the_maximum) { /* T06 */
     rp__bucket list[RP_MAX_BUCKETS];
     for (int32_t max_seqs = 1; max_seqs <= 513; max_seqs++) {
-        int n = rp__bucket_list(max_seqs, 512, list), n_decode = 0;
+        int n = rp__bucket_list(max_seqs, 512, 0, list), n_decode = 0;
         bool has_max = false;
         for (int i = 0; i < n; i++) {
             n_decode += list[i].kind == RP_BUCKET_DECODE;
@@ -27,7 +27,7 @@ RP_TEST(plan, buckets_always_hold_the_maximum) { /* T06 */
 
 RP_TEST(plan, prefill_goes_to_the_smallest_chunk) {
     rp__bucket list[RP_MAX_BUCKETS];
-    int n = rp__bucket_list(4, 100, list);
+    int n = rp__bucket_list(4, 100, 0, list);
     static const struct {
         int32_t tokens, bucket;
     } rows[] = {{2, 16}, {16, 16}, {17, 32}, {64, 64}, {65, 100}, {100, 100}};
@@ -38,6 +38,23 @@ RP_TEST(plan, prefill_goes_to_the_smallest_chunk) {
     }
     assert_int_equal(rp__bucket_find(list, n, 101, 1, 1), -1);
     assert_int_equal(rp__bucket_find(list, n, 5, 5, 5), -1);
+}
+
+RP_TEST(plan, prompts_of_their_own_have_whole_blocks) {
+    rp__bucket list[RP_MAX_BUCKETS];
+    int n = rp__bucket_list(3, 100, 32, list);
+    static const struct {
+        int32_t tokens, seqs, rows, kind, size;
+    } rows[] = {{1, 1, 0, RP_BUCKET_DECODE, 1},   {3, 3, 2, RP_BUCKET_DECODE, 3},
+                {2, 1, 1, RP_BUCKET_PROMPT, 32},  {33, 1, 0, RP_BUCKET_PROMPT, 64},
+                {100, 1, 1, RP_BUCKET_PROMPT, 128}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int b = rp__bucket_find(list, n, rows[i].tokens, rows[i].seqs, rows[i].rows);
+        assert_int_equal(list[b].kind, rows[i].kind);
+        assert_int_equal(list[b].n_tokens, rows[i].size);
+    }
+    assert_int_equal(rp__bucket_find(list, n, 33, 2, 1), -1); /* two prompts */
+    assert_int_equal(rp__bucket_list(1, 1, 32, list), 1);     /* there are no prompts */
 }
 
 RP_TEST(plan, layout_by_hand) {

@@ -608,6 +608,7 @@ static void emu_properties(void *self, rp_device_properties *out) {
     out->graph_region_bytes = emu->graph_region;
     out->watchdog_us = emu->watchdog_us;
     out->advances_positions = emu->advances_positions;
+    out->prompt_align = emu->prompt_align;
     out->host_rules = emu->host_rules;
 }
 

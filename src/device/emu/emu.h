@@ -14,6 +14,7 @@
  *   hidden_temporaries=0|1      ops in graphs use temporaries that count as free to alloc
  *   live_rows=0|1       honours rp_op.live; else padded rows are computed
  *   advance=0|1         asks for positions that advance on the device
+ *   prompt_align=N      asks for prompts as steps of their own, cut at multiples of N positions
  *   queues=1|2          a second queue for copies
  *   fail_alloc_at=N     the N-th alloc fails
  *   launch_fail_at=N    the N-th run or replay fails, the device lives on

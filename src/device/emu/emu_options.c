@@ -132,6 +132,13 @@ static rp_status set_advance(rp__emu *emu, const char *value, rp_error *err) {
     return read_bool(value, &emu->advances_positions, err);
 }
 
+static rp_status set_prompt_align(rp__emu *emu, const char *value, rp_error *err) {
+    uint64_t n;
+    RP_TRY(read_count(value, &n, err));
+    emu->prompt_align = (uint32_t)n;
+    return RP_OK;
+}
+
 static rp_status set_queues(rp__emu *emu, const char *value, rp_error *err) {
     static const char *const choices[] = {"1", "2"};
     int i;
@@ -179,6 +186,7 @@ static const emu_option options[] = {
     {"hidden_temporaries", set_hidden_temporaries},
     {"live_rows", set_live_rows},
     {"advance", set_advance},
+    {"prompt_align", set_prompt_align},
     {"queues", set_queues},
     {"fail_alloc_at", set_fail_alloc_at},
     {"launch_fail_at", set_launch_fail_at},

@@ -362,6 +362,30 @@ class Glue:
                 )
         return ()
 
+    def kv_fill(self, c):
+        """Whole blocks of one sequence: block j of the list takes rows [j S, (j + 1) S)."""
+        kc, vc, k, v, blocks = c.tensors
+        for cache, x in ((kc, k), (vc, v)):
+            x = self.keep(ttnn.transpose(x, 1, 2))
+            ttnn.experimental.paged_fill_cache(cache, x, blocks, batch_idx=0)
+        return ()
+
+    def prompt_attention(self, c):
+        """Consecutive rows of one sequence, from the position in `start` on, which is read when it
+        runs: one trace serves every chunk."""
+        q, kc, vc, pages, start = c.tensors
+        y = ttnn.transformer.chunked_scaled_dot_product_attention(
+            self.keep(ttnn.transpose(q, 1, 2)),
+            kc,
+            vc,
+            pages,
+            chunk_start_idx_tensor=start,
+            scale=float(np.float32(c.floats[0])),  # it takes no number that is not one
+            program_config=self.attention_program(TILE),
+            compute_kernel_config=self.attention_math,
+        )
+        return (ttnn.transpose(self.keep(y), 1, 2),)
+
     def attention(self, c):
         """Every row is a sequence of its own to the decode kernel, with its page table and
         position: any mixture of prompts and single tokens is one step."""
@@ -378,7 +402,7 @@ class Glue:
                     cur_pos_tensor=self.part(pos, 0, first, rows),
                     scale=scale,
                     sliding_window_size=window or None,
-                    program_config=self.attention_program(),
+                    program_config=self.attention_program(0),
                     compute_kernel_config=self.attention_math,
                 )
             )
@@ -386,11 +410,11 @@ class Glue:
             return (parts[0],)
         return (ttnn.concat([self.keep(p) for p in parts], dim=1),)
 
-    def attention_program(self):
+    def attention_program(self, rows):
         # At most 64 cores may share a head, fewer than the grid of a whole chip has.
         return ttnn.SDPAProgramConfig(
             compute_with_storage_grid_size=(min(8, self.grid[0]), min(4, self.grid[1])),
-            q_chunk_size=0,
+            q_chunk_size=rows,
             k_chunk_size=TILE,
         )
 

@@ -32,7 +32,8 @@ typedef enum rp__tt_form {
     RP_TT_TABLE,  /* BF16 rows, to be picked by number */
     RP_TT_U32,    /* (1, n), what embedding takes */
     RP_TT_I32,    /* the view's own dimensions, what the paged ops take */
-    RP_TT_PAGES,  /* I32 (T, M): the row of a block table for each token */
+    RP_TT_PAGES,  /* I32 (T, rp__tt_pages_width(M)): the row of a block table for each token */
+    RP_TT_BLOCKS, /* I32 (1, T / S) of slots seen as [T / S, S]: the block of each S of them */
     RP_TT_CACHE,  /* BF16 tiles (P, K, S, D) of a view [P, S, K, D] */
     RP_TT_WEIGHT, /* tiles of the transposed matrix, in the dtype for weights */
     RP_TT_N_FORMS
@@ -47,6 +48,7 @@ typedef struct rp__tt_resident {
     bool is_late;           /* made beside a live trace */
     bool is_device_newer;   /* an op wrote it in place: the host's copy is stale */
     unsigned char *written; /* the bytes it was written from, when they are few; or NULL */
+    bool is_as_written;     /* it has those bytes still */
     struct rp__tt_resident *next;
 } rp__tt_resident;
 
@@ -162,7 +164,9 @@ rp_status rp__tt_resident_refresh(rp__tt *d, rp__tt_resident *r, rp_error *err);
 /* A result that a trace reads becomes a resident, newer than the host's copy. */
 rp_status rp__tt_resident_adopt(rp__tt *d, const rp_tensor *t, rp__tt_form form, rp__ttnn_id id,
                                 rp_error *err);
-/* The device wrote `t` in place: every resident form of it is newer than the host's copy. */
+/* The device wrote it in place: it is newer than the host's copy. */
+void rp__tt_resident_set_newer(rp__tt_resident *r);
+/* The device wrote `t` in place, in every resident form; or the trace being recorded will. */
 rp_status rp__tt_resident_changed(rp__tt *d, const rp_tensor *t, rp_error *err);
 void rp__tt_residents_clear(rp__tt *d, rp__tt_buffer *b);
 size_t rp__tt_weight_bytes(void *self, const rp_tensor *desc);
@@ -170,6 +174,9 @@ rp_status rp__tt_weight_write(void *self, const rp_tensor *w, int64_t row, int64
                               const void *src, rp_error *err);
 rp_status rp__tt_weight_get(rp__tt *d, const rp_tensor *w, rp__tt_form form, rp__ttnn_id *id,
                             rp_error *err);
+/* No more forms of weights are made from now on: what is kept to make them of goes. */
+void rp__tt_weights_settled(rp__tt *d);
+int64_t rp__tt_pages_width(int64_t n_blocks);
 const char *rp__tt_form_name(rp__tt_form form);
 
 /* ---- tt_ops.c ---- */

@@ -166,6 +166,8 @@ static void tt_properties(void *self, rp_device_properties *out) {
     out->has_capture = true;
     out->records_only = true;
     out->hides_temporaries = true;
+    out->prompt_align = RP_TT_BLOCK;
+    out->advances_positions = true;
 }
 
 static rp_status tt_sync(void *self, uint32_t queue, rp_error *err) {

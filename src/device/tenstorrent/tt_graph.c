@@ -48,6 +48,7 @@ rp_status rp__tt_capture_begin(void *self, uint32_t queue, rp_error *err) {
         rp__free(g);
         return st;
     }
+    rp__tt_weights_settled(d);
     g->number = ++d->last_graph;
     d->recording = g;
     return RP_OK;
@@ -167,7 +168,7 @@ rp_status rp__tt_replay(void *self, uint32_t queue, void *graph, rp_error *err) 
     rp__ttnn_call c = {.function = "replay", .ints = {g->number}, .n_ints = 1};
     RP_TRY(rp__ttnn_send(d->ttnn, &c, err));
     RP_TRY(rp__ttnn_flush(d->ttnn, err));
-    for (size_t i = 0; i < g->changed.n; i++) changed[i]->is_device_newer = true;
+    for (size_t i = 0; i < g->changed.n; i++) rp__tt_resident_set_newer(changed[i]);
     return bind_results(d, g, err);
 }
 

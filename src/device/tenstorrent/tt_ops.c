@@ -456,51 +456,85 @@ static rp_status run_rope(rp__tt *d, const rp_op *op, rp_error *err) {
     return finish(&s, op, err);
 }
 
-static rp_status add_slots(issue *s, const rp_tensor *t, rp_error *err) {
+/* Slots or blocks that the cache's kernels leave alone, in place of real ones, while preparing. */
+static rp_status add_nowhere(issue *s, const int64_t *dims, int n_dims, rp_error *err) {
     enum { MAX_ROWS = 4096 };
     static const unsigned char ones[MAX_ROWS * sizeof(int32_t)] = {[0 ... sizeof ones - 1] = 0xFF};
-    rp__ttnn_id real;
-    if (!s->d->is_preparing) return add_integers(s, t, RP_TT_I32, err);
-    if (t->buffer) RP_TRY(find_integers(s->d, t, RP_TT_I32, &real, err));
-    if (t->dim[0] > MAX_ROWS)
-        return rp__fail(err, RP_EUNSUPPORTED, "%lld rows of a KV cache in one step",
-                        (long long)t->dim[0]);
-    return make_stand_in(s->d, t->dim, 1, RP_TT_I32, ones, (size_t)t->dim[0] * sizeof(int32_t),
+    int64_t n = dims[n_dims - 1];
+    if (n > MAX_ROWS)
+        return rp__fail(err, RP_EUNSUPPORTED, "%lld rows of a KV cache in one step", (long long)n);
+    return make_stand_in(s->d, dims, n_dims, RP_TT_I32, ones, (size_t)n * sizeof(int32_t),
                          &s->call.in[s->call.n_in++], err);
 }
 
+static rp_status add_slots(issue *s, const rp_tensor *t, rp_error *err) {
+    rp__ttnn_id real;
+    if (!s->d->is_preparing) return add_integers(s, t, RP_TT_I32, err);
+    if (t->buffer) RP_TRY(find_integers(s->d, t, RP_TT_I32, &real, err));
+    return add_nowhere(s, t->dim, 1, err);
+}
+
+/* The blocks that a prompt fills, one after the other. */
+static rp_status add_blocks(issue *s, const rp_op *op, rp_error *err) {
+    rp_tensor t = op->in[2];
+    t.n_dims = 2;
+    t.dim[1] = op->out[0].dim[1];
+    t.dim[0] /= t.dim[1];
+    t.stride = (size_t)t.dim[1] * sizeof(int32_t);
+    if (t.buffer && rp__tt_find_value(&t)) RP_TRY(by_the_host(s->d, &op->in[2], err));
+    rp__ttnn_id real;
+    if (t.buffer) RP_TRY(rp__tt_resident_get(s->d, &t, NULL, RP_TT_BLOCKS, &real, err));
+    if (s->d->is_preparing) return add_nowhere(s, (int64_t[]){1, t.dim[0]}, 2, err);
+    s->call.in[s->call.n_in++] = real;
+    return RP_OK;
+}
+
+static bool is_prompt(const rp_op *op, rp_rows rows, const rp_tensor *cache) {
+    return rows == RP_ROWS_PROMPT && op->in[0].dim[0] % cache->dim[1] == 0;
+}
+
 static rp_status run_kv_write(rp__tt *d, const rp_op *op, rp_error *err) {
-    issue s = begin(d, "kv_write");
+    bool is_fill = is_prompt(op, op->p.kv_write.rows, &op->out[0]);
+    issue s = begin(d, is_fill ? "kv_fill" : "kv_write");
     for (int i = 0; i < 2; i++) RP_TRY(add_cache(&s, &op->out[i], err));
     for (int i = 0; i < 2; i++) RP_TRY(add_tile(&s, &op->in[i], err));
-    RP_TRY(add_slots(&s, &op->in[2], err));
-    add_int(&s.call, 0);
+    RP_TRY(is_fill ? add_blocks(&s, op, err) : add_slots(&s, &op->in[2], err));
+    if (!is_fill) add_int(&s.call, op->p.kv_write.rows == RP_ROWS_SINGLE);
     RP_TRY(send(&s, err));
     for (int i = 0; i < 2 && !d->is_preparing; i++)
         RP_TRY(rp__tt_resident_changed(d, &op->out[i], err));
     return RP_OK;
 }
 
-/* Block table and rows come from the host, so the table of each token is made there. */
-static rp_status add_pages(issue *s, const rp_op *op, rp_error *err) {
-    const rp_tensor *table = &op->in[3], *seq = &op->in[4];
+/* Block table and rows come from the host, so the table of each token of `seq` is made there. */
+static rp_status add_pages(issue *s, const rp_tensor *table, const rp_tensor *seq, rp_error *err) {
     rp__ttnn_id *id = &s->call.in[s->call.n_in++];
     if (!table->buffer || !seq->buffer)
-        return make_stand_in(s->d, (int64_t[]){seq->dim[0], table->dim[1]}, 2, RP_TT_PAGES, NULL, 0,
-                             id, err);
+        return make_stand_in(s->d, (int64_t[]){seq->dim[0], rp__tt_pages_width(table->dim[1])}, 2,
+                             RP_TT_PAGES, NULL, 0, id, err);
     if (rp__tt_find_value(table)) RP_TRY(by_the_host(s->d, table, err));
     if (rp__tt_find_value(seq)) RP_TRY(by_the_host(s->d, seq, err));
     return rp__tt_resident_get(s->d, table, seq, RP_TT_PAGES, id, err);
 }
 
+/* The kernel for prompts has no window, and takes heads that fill their tiles. */
+static bool has_prompt_kernel(const rp_op *op) {
+    return is_prompt(op, op->p.attention.rows, &op->in[1]) && !op->p.attention.window &&
+           op->in[0].dim[2] % RP_TT_BLOCK == 0;
+}
+
+/* A prompt's table and position are those of its first token. */
 static rp_status run_attention(rp__tt *d, const rp_op *op, rp_error *err) {
-    issue s = begin(d, "attention");
+    bool is_one = has_prompt_kernel(op);
+    rp_tensor seq = op->in[4], pos = op->in[5];
+    if (is_one) seq.dim[0] = pos.dim[0] = 1;
+    issue s = begin(d, is_one ? "prompt_attention" : "attention");
     RP_TRY(add_tile(&s, &op->in[0], err));
     RP_TRY(add_cache(&s, &op->in[1], err));
     RP_TRY(add_cache(&s, &op->in[2], err));
-    RP_TRY(add_pages(&s, op, err));
-    RP_TRY(add_integers(&s, &op->in[5], RP_TT_I32, err));
-    add_int(&s.call, op->p.attention.window);
+    RP_TRY(add_pages(&s, &op->in[3], &seq, err));
+    RP_TRY(add_integers(&s, &pos, RP_TT_I32, err));
+    if (!is_one) add_int(&s.call, op->p.attention.window);
     s.call.floats[s.call.n_floats++] = (double)op->p.attention.scale;
     return finish(&s, op, err);
 }

@@ -18,31 +18,46 @@ enum { REMEMBER_BYTES = 1 << 20 };
 const char *rp__tt_form_name(rp__tt_form form) {
     static const char *const names[RP_TT_N_FORMS] = {
         [RP_TT_TILE] = "tile",    [RP_TT_TABLE] = "table", [RP_TT_U32] = "u32",
-        [RP_TT_I32] = "i32",      [RP_TT_PAGES] = "i32",   [RP_TT_CACHE] = "cache",
-        [RP_TT_WEIGHT] = "weight"};
+        [RP_TT_I32] = "i32",      [RP_TT_PAGES] = "i32",   [RP_TT_BLOCKS] = "i32",
+        [RP_TT_CACHE] = "cache",  [RP_TT_WEIGHT] = "weight"};
     return names[form];
 }
 
 /* ---- contents ---- */
 
 static bool is_integer_form(rp__tt_form form) {
-    return form == RP_TT_U32 || form == RP_TT_I32 || form == RP_TT_PAGES;
+    return form == RP_TT_U32 || form == RP_TT_I32 || form == RP_TT_PAGES || form == RP_TT_BLOCKS;
+}
+
+/* The attention kernels want rows of whole 32 bytes. */
+int64_t rp__tt_pages_width(int64_t n_blocks) {
+    return (n_blocks + 7) / 8 * 8;
 }
 
 /* Elements of the tensor in this form. */
 static int64_t elems_of(const rp__tt_resident *r) {
-    return r->form == RP_TT_PAGES ? r->seq.dim[0] * r->view.dim[1] : rp__tensor_elems(&r->view);
+    if (r->form == RP_TT_PAGES) return r->seq.dim[0] * rp__tt_pages_width(r->view.dim[1]);
+    return r->form == RP_TT_BLOCKS ? r->view.dim[0] : rp__tensor_elems(&r->view);
 }
 
-/* The row of the table for each token; one that is not there is the last. */
+/* The row of the table for each token; one that is not there is the last. What is behind the table
+ * is block 0. */
 static void gather_pages(const rp__tt_buffer *b, const rp__tt_resident *r, int32_t *out) {
     const rp__tt_buffer *seqs = rp__tt_buffer_of(&r->seq);
-    size_t n = (size_t)r->view.dim[1];
-    for (int64_t t = 0; t < r->seq.dim[0]; t++, out += n) {
+    size_t n = (size_t)r->view.dim[1], width = (size_t)rp__tt_pages_width(r->view.dim[1]);
+    memset(out, 0, (size_t)elems_of(r) * sizeof *out);
+    for (int64_t t = 0; t < r->seq.dim[0]; t++, out += width) {
         int32_t row;
         memcpy(&row, seqs->host + r->seq.offset + (size_t)t * r->seq.stride, sizeof row);
         if (row < 0 || row >= r->view.dim[0]) row = (int32_t)r->view.dim[0] - 1;
         memcpy(out, b->host + r->view.offset + (size_t)row * r->view.stride, n * sizeof *out);
+    }
+}
+
+static void gather_blocks(const rp__tt_buffer *b, const rp__tt_resident *r, int32_t *out) {
+    for (int64_t i = 0; i < r->view.dim[0]; i++) {
+        memcpy(&out[i], b->host + r->view.offset + (size_t)i * r->view.stride, sizeof *out);
+        out[i] /= (int32_t)r->view.dim[1];
     }
 }
 
@@ -51,6 +66,10 @@ static void gather(const rp__tt_buffer *b, const rp__tt_resident *r, void *out) 
     const rp_tensor *t = &r->view;
     if (r->form == RP_TT_PAGES) {
         gather_pages(b, r, out);
+        return;
+    }
+    if (r->form == RP_TT_BLOCKS) {
+        gather_blocks(b, r, out);
         return;
     }
     size_t elems = (size_t)(rp__tensor_elems(t) / (t->dim[0] ? t->dim[0] : 1));
@@ -70,12 +89,12 @@ static void add_dims(rp__ttnn_call *c, const rp__tt_resident *r) {
     const rp_tensor *t = &r->view;
     if (r->form == RP_TT_PAGES) {
         c->ints[c->n_ints++] = r->seq.dim[0];
-        c->ints[c->n_ints++] = t->dim[1];
+        c->ints[c->n_ints++] = rp__tt_pages_width(t->dim[1]);
         return;
     }
-    if (r->form == RP_TT_U32) {
+    if (r->form == RP_TT_U32 || r->form == RP_TT_BLOCKS) {
         c->ints[c->n_ints++] = 1;
-        c->ints[c->n_ints++] = rp__tensor_elems(t);
+        c->ints[c->n_ints++] = elems_of(r);
         return;
     }
     if (r->form == RP_TT_TILE) {
@@ -108,13 +127,13 @@ static rp_status send_contents(rp__tt *d, rp__tt_resident *r, const void *data, 
 }
 
 static bool is_same_as_written(const rp__tt_resident *r, const void *data, size_t n) {
-    return r->id && r->written && !memcmp(r->written, data, n);
+    return r->id && r->is_as_written && !memcmp(r->written, data, n);
 }
 
 static void remember(rp__tt_resident *r, const void *data, size_t n) {
-    if (n > REMEMBER_BYTES) return;
-    if (!r->written) r->written = rp__alloc(n);
-    if (r->written) memcpy(r->written, data, n); /* without memory for it, all is written */
+    if (!r->written && n <= REMEMBER_BYTES) r->written = rp__alloc(n);
+    r->is_as_written = r->written != NULL; /* without memory for it, all is written */
+    if (r->written) memcpy(r->written, data, n);
 }
 
 static rp_status write_contents(rp__tt *d, rp__tt_buffer *b, rp__tt_resident *r, bool is_forced,
@@ -133,17 +152,6 @@ static rp_status write_contents(rp__tt *d, rp__tt_buffer *b, rp__tt_resident *r,
 static uint64_t serial_of(const rp__tt_buffer *b, const rp__tt_resident *r) {
     const rp__tt_buffer *seqs = rp__tt_buffer_of(&r->seq);
     return b->serial + (seqs && seqs != b ? seqs->serial : 0);
-}
-
-rp_status rp__tt_resident_refresh(rp__tt *d, rp__tt_resident *r, rp_error *err) {
-    rp__tt_buffer *b = rp__tt_buffer_of(&r->view);
-    bool is_damaged = r->is_late && r->replays != d->n_replays;
-    uint64_t serial = serial_of(b, r);
-    if (r->is_device_newer || (r->serial == serial && !is_damaged)) return RP_OK;
-    RP_TRY(write_contents(d, b, r, is_damaged, err));
-    r->serial = serial;
-    r->replays = d->n_replays;
-    return RP_OK;
 }
 
 /* ---- finding and making ---- */
@@ -228,11 +236,23 @@ static rp_status settle_others(rp__tt *d, rp__tt_buffer *b, const rp__tt_residen
     return RP_OK;
 }
 
+rp_status rp__tt_resident_refresh(rp__tt *d, rp__tt_resident *r, rp_error *err) {
+    rp__tt_buffer *b = rp__tt_buffer_of(&r->view);
+    RP_TRY(settle_others(d, b, r, &r->view, err));
+    bool is_damaged = r->is_late && r->replays != d->n_replays;
+    uint64_t serial = serial_of(b, r);
+    if (r->is_device_newer || (r->serial == serial && !is_damaged)) return RP_OK;
+    RP_TRY(write_contents(d, b, r, is_damaged, err));
+    r->serial = serial;
+    r->replays = d->n_replays;
+    return RP_OK;
+}
+
 rp_status rp__tt_resident_get(rp__tt *d, const rp_tensor *t, const rp_tensor *seq, rp__tt_form form,
                               rp__ttnn_id *id, rp_error *err) {
     rp__tt_buffer *b = rp__tt_buffer_of(t);
     rp__tt_resident *r = find(b, t, seq, form);
-    RP_TRY(settle_others(d, b, r, t, err));
+    if (!r || d->recording) RP_TRY(settle_others(d, b, r, t, err));
     if (!r) RP_TRY(make(d, t, seq, form, &r, err));
     if (d->recording)
         RP_TRY(rp__tt_note_input(d, r, err));
@@ -242,13 +262,18 @@ rp_status rp__tt_resident_get(rp__tt *d, const rp_tensor *t, const rp_tensor *se
     return RP_OK;
 }
 
+void rp__tt_resident_set_newer(rp__tt_resident *r) {
+    r->is_device_newer = true;
+    r->is_as_written = false;
+}
+
 rp_status rp__tt_resident_changed(rp__tt *d, const rp_tensor *t, rp_error *err) {
     for (rp__tt_resident *r = rp__tt_buffer_of(t)->residents; r; r = r->next) {
         if (!is_view(&r->view, t)) continue;
-        if (d->recording) RP_TRY(rp__tt_note_changed(d, r, err));
-        if (!d->recording) r->is_device_newer = true;
-        rp__free(r->written);
-        r->written = NULL;
+        if (d->recording)
+            RP_TRY(rp__tt_note_changed(d, r, err));
+        else
+            rp__tt_resident_set_newer(r);
     }
     return RP_OK;
 }
@@ -283,6 +308,17 @@ size_t rp__tt_weight_bytes(void *self, const rp_tensor *desc) {
                    (size_t)(round_up(rp__tensor_rows(desc)) / RP_TT_BLOCK);
     size_t tile = !strcmp(d->weight_type, "bf16") ? 2048 : 1088;
     return tiles * (!strcmp(d->weight_type, "bfloat4_b") ? 576 : tile);
+}
+
+static void drop_rows(rp__tt_weight *w) {
+    rp__free(w->rows);
+    w->rows = NULL;
+}
+
+void rp__tt_weights_settled(rp__tt *d) {
+    for (rp__tt_buffer *b = d->buffers; b; b = b->next)
+        for (rp__tt_weight *w = b->weights; w; w = w->next)
+            if (w->id[RP_TT_TABLE]) drop_rows(w);
 }
 
 static rp__tt_weight *find_weight(const rp_tensor *t) {
@@ -364,10 +400,7 @@ static rp_status complete(rp__tt *d, rp__tt_weight *w, rp_error *err) {
         RP_TRY(write_form(d, w, (rp__tt_form)form, err));
         is_any = true;
     }
-    if (is_any) {
-        rp__free(w->rows);
-        w->rows = NULL;
-    }
+    if (is_any) drop_rows(w);
     return RP_OK;
 }
 
@@ -395,8 +428,8 @@ rp_status rp__tt_weight_get(rp__tt *d, const rp_tensor *t, rp__tt_form form, rp_
                             "a weight is used in a capture that was not on "
                             "the device before: run the step once first");
         RP_TRY(write_form(d, w, form, err));
-        rp__free(w->rows);
-        w->rows = NULL;
+        /* A table that tokens are picked from may be the matrix of the head, too. */
+        if (form != RP_TT_TABLE) drop_rows(w);
     }
     *id = w->id[form];
     return RP_OK;

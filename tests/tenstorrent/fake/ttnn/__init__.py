@@ -282,18 +282,20 @@ def note_inputs(trace, tensors):
             trace.inputs.append(weakref.ref(t))
 
 
-def op(name, tensors, compute, dtype=None, layout=None, memory="dram", key=()):
-    """Runs or records one op: `compute` makes an array from those of the tensors."""
+def op(name, tensors, compute, dtype=None, layout=None, memory="dram", key=(), is_like=False):
+    """Runs or records one op: `compute` makes an array from those of the tensors. With is_like it
+    has the shape of the first, so that numbers which a trace has yet to make are not looked at."""
     first = tensors[0]
     device = first.device
     check(device is not None, f"{name} of a host tensor")
     warm(device, name, tensors, key)
     dtype, layout = dtype or first.dtype, layout or first.layout
     arrays = [None if t is None else t.data for t in tensors]
-    result = as_stored(compute(*arrays), dtype)
+    trace = device.capturing
+    is_unknown = is_like and trace is not None
+    result = np.empty_like(first.data) if is_unknown else as_stored(compute(*arrays), dtype)
     if result.base is not None or any(result is a for a in arrays):
         result = result.copy()
-    trace = device.capturing
     if trace is None:
         return new(result, dtype, layout, device, memory)
     note_inputs(trace, tensors)
@@ -427,6 +429,10 @@ def reshape(x, shape):
     return op("reshape", [x], lambda a: a.reshape(shape), key=tuple(shape))
 
 
+def transpose(x, a, b):
+    return op("transpose", [x], lambda v: np.swapaxes(v, a, b), key=(a, b))
+
+
 def slice(x, begin, end):
     cut = tuple(range_of(b, e) for b, e in zip(begin, end))
     return op("slice", [x], lambda a: a[cut], key=(tuple(begin), tuple(end)))
@@ -480,8 +486,9 @@ def SDPAProgramConfig(compute_with_storage_grid_size, q_chunk_size, k_chunk_size
     return (tuple(compute_with_storage_grid_size), q_chunk_size, k_chunk_size)
 
 
-def check_pages(pages, indices, n_rows):
+def check_pages(pages, indices, n_rows, is_any_width=False):
     check(pages.dtype == int32 and pages.shape[0] == n_rows, "page table is INT32 [B, M]")
+    check(pages.shape[1] % 8 == 0 or is_any_width, "page table stick size must be a multiple of 32")
     check(indices.dtype == int32 and indices.shape == [n_rows], "positions are INT32 [B]")
 
 
@@ -489,7 +496,7 @@ def _paged_update_cache(cache, x, update_idxs_tensor, page_table):
     check(x.memory != "dram", "paged_update_cache takes shards")
     check(cache.shape[2] % TILE == 0, "blocks are whole tiles")
     n_users, size = x.shape[1], cache.shape[2]
-    check_pages(page_table, update_idxs_tensor, n_users)
+    check_pages(page_table, update_idxs_tensor, n_users, True)
 
     def change(c, rows, at, pages):
         before = c.copy()
@@ -503,6 +510,23 @@ def _paged_update_cache(cache, x, update_idxs_tensor, page_table):
             c[block, :, offset] = rows[0, user]
 
     op_in_place("paged_update_cache", [cache, x, update_idxs_tensor, page_table], change)
+
+
+def _paged_fill_cache(cache, x, page_table, batch_idx):
+    tiles(cache, x)
+    check(cache.shape[2] % TILE == 0, "blocks are whole tiles")
+    check(page_table.dtype == int32 and len(page_table.shape) == 2, "page table is INT32 [B, M]")
+    check(x.shape[0] == 1 and x.shape[1] == cache.shape[1], f"rows are (1, K, S, D), not {x.shape}")
+    size = cache.shape[2]
+    check(x.shape[2] <= page_table.shape[1] * size, "more rows than pages")
+
+    def change(c, rows, pages):
+        for first in range(0, rows.shape[2], size):
+            block, part = pages[batch_idx, first // size], rows[0, :, first : first + size]
+            if block >= 0:
+                c[block, :, : part.shape[1]] = part
+
+    op_in_place("paged_fill_cache", [cache, x, page_table], change, key=batch_idx)
 
 
 def _attend(q, keys, values, scale):
@@ -543,8 +567,40 @@ def _paged_attention(
         return y
 
     tensors = [q, k, v, page_table, cur_pos_tensor]
-    return op("attention", tensors, compute, key=(scale, sliding_window_size, program_config))
+    key = (scale, sliding_window_size, program_config)
+    return op("attention", tensors, compute, key=key, is_like=True)
 
 
-experimental = SimpleNamespace(paged_update_cache=_paged_update_cache)
-transformer = SimpleNamespace(paged_scaled_dot_product_attention_decode=_paged_attention)
+def _chunked_attention(
+    q, k, v, page_table, chunk_start_idx_tensor, scale, program_config, compute_kernel_config
+):
+    tiles(q, k, v)
+    check(q.shape[0] == 1 and q.shape[2] % TILE == 0, f"whole tiles of one prompt, not {q.shape}")
+    check(scale == np.float32(scale), "a scale that is not a float32")
+    check(q.shape[3] % TILE == 0, "Padding is not supported on the head_dim dimension")
+    check(chunk_start_idx_tensor.shape == [1], "the start is one number")
+    check_pages(page_table, chunk_start_idx_tensor, 1)
+    _, q_chunk, k_chunk = program_config
+
+    def compute(a, keys, values, pages, start):
+        check(start[0] % q_chunk == 0 and start[0] % k_chunk == 0, "a chunk starts at a chunk")
+        y = np.empty_like(a)
+        for i in range(a.shape[2]):
+            at = np.arange(start[0] + i + 1)
+            at = at[at // keys.shape[2] < pages.shape[1]]  # padding may stand behind the table
+            blocks, offsets = pages[0, at // keys.shape[2]], at % keys.shape[2]
+            rows = [c[blocks, :, offsets].transpose(1, 0, 2) for c in (keys, values)]
+            y[0, :, i] = _attend(a[0, :, i], *rows, scale)
+        return y
+
+    tensors = [q, k, v, page_table, chunk_start_idx_tensor]
+    return op("chunked_attention", tensors, compute, key=(scale, program_config), is_like=True)
+
+
+experimental = SimpleNamespace(
+    paged_update_cache=_paged_update_cache, paged_fill_cache=_paged_fill_cache
+)
+transformer = SimpleNamespace(
+    paged_scaled_dot_product_attention_decode=_paged_attention,
+    chunked_scaled_dot_product_attention=_chunked_attention,
+)

@@ -1,0 +1,317 @@
+/* Models on the tenstorrent device against float32: logits, traces that take turns, what crosses per
+ * step. On the stand-in for ttnn, or on the real one (device/ttnn.h), where some are cut short. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "device/ttnn.h"
+#include "model/tiny.h"
+#include "test.h"
+
+/* Against float32 logits whose spread is 1 to 3 (tests/model/tiny_test.py): what rounding every
+ * intermediate to BF16 costs through two layers. */
+static const double logit_bound = 0.3;
+
+static rp_tiny_config ttnn_model(const char *path) {
+    rp_tiny_config c = rp_tiny_default(path);
+    c.device = "tenstorrent";
+    c.device_options = rp_test_ttnn();
+    c.block_size = 32;
+    c.kv_type = RP_BF16;
+    c.max_seqs = 2;
+    c.max_tokens = 16;
+    return c;
+}
+
+static int likeliest(const float *row, int n) {
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (row[i] > row[best]) best = i;
+    return best;
+}
+
+typedef struct agreement {
+    double worst;        /* largest difference of a logit */
+    int n_rows, n_other; /* rows whose likeliest token is another, */
+    double widest;       /* and by how much the wanted one led there at most */
+} agreement;
+
+static agreement compare(const float *found, const float *wanted, int n, int n_vocab) {
+    agreement a = {.n_rows = n};
+    for (int i = 0; i < n; i++, found += n_vocab, wanted += n_vocab) {
+        for (int v = 0; v < n_vocab; v++) {
+            double d = fabs((double)found[v] - (double)wanted[v]);
+            if (!(d <= a.worst)) a.worst = d;
+        }
+        int f = likeliest(found, n_vocab), w = likeliest(wanted, n_vocab);
+        if (f == w) continue;
+        a.n_other++;
+        a.widest = fmax(a.widest, (double)wanted[w] - (double)wanted[f]);
+    }
+    return a;
+}
+
+/* A row's likeliest token may be another only where two were nearly as likely. */
+static void check_agreement(const char *what, agreement a, double bound) {
+    print_message("%s: largest difference %.4f, another likeliest token in %d of %d rows, where "
+                  "the lead was at most %.4f\n",
+                  what, a.worst, a.n_other, a.n_rows, a.widest);
+    assert_true(a.worst < bound);
+    assert_true(a.widest < 0.1);
+    assert_true(a.n_other <= a.n_rows / 10);
+}
+
+/* A prompt of two chunks, of which the second is not whole, and an answer. */
+static void check_answer(rp_tiny *t, const rp_golden *g, float *logits) {
+    enum { PROMPT = 34 };
+    int n = rp_test_ttnn_is_real() ? 38 : g->n;
+    rp_tiny_answer(t, g->ids, PROMPT, n, 32, logits);
+    const float *wanted = g->logits + (size_t)(PROMPT - 1) * (size_t)g->n_vocab;
+    check_agreement("  prompt and answer", compare(logits, wanted, n - PROMPT + 1, g->n_vocab),
+                    logit_bound);
+}
+
+static void check_model(const char *model, const char *golden) {
+    rp_golden g;
+    rp_golden_open(&g, golden);
+    rp_tiny_config c = ttnn_model(model);
+    c.max_seqs = 1;
+    c.max_tokens = 32;
+    rp_tiny t;
+    rp_tiny_open(&t, &c);
+    float *logits = rp__calloc((size_t)g.n * (size_t)g.n_vocab, sizeof *logits);
+    int n_rounds = rp_test_ttnn_is_real() ? 1 : 2; /* the second time the prompt is replayed too */
+    print_message("%s\n", model);
+    for (int round = 0; round < n_rounds; round++) check_answer(&t, &g, logits);
+    assert_true(t.stepper.replay.stats.n_replays > 0);
+    if (!rp_test_ttnn_is_real()) {
+        rp_tiny_feed(&t, 1, (const int32_t *[]){g.ids}, g.n, 1, (float *[]){logits});
+        check_agreement("  token by token", compare(logits, g.logits, g.n, g.n_vocab), logit_bound);
+    }
+    rp__free(logits);
+    rp__free(g.logits);
+    rp_tiny_close(&t);
+}
+
+RP_TEST(tenstorrent, llama) {
+    RP_NEED_TTNN();
+    check_model("fixtures/tiny/llama3", "fixtures/tiny/llama3");
+    if (!rp_test_ttnn_is_real())
+        check_model("fixtures/tiny/llama3-bf16.gguf", "fixtures/tiny/llama3-bf16");
+}
+
+RP_TEST(tenstorrent, smollm2) {
+    RP_NEED_TTNN();
+    check_model("fixtures/tiny/smollm2.gguf", "fixtures/tiny/smollm2");
+}
+
+RP_TEST(tenstorrent, qwen3) {
+    RP_NEED_TTNN();
+    check_model("fixtures/tiny/qwen3", "fixtures/tiny/qwen3");
+}
+
+RP_TEST(tenstorrent, mistral) {
+    RP_NEED_TTNN();
+    check_model("fixtures/tiny/mistral", "fixtures/tiny/mistral");
+}
+
+RP_TEST(tenstorrent, internlm2) {
+    RP_NEED_TTNN();
+    check_model("fixtures/tiny/internlm2", "fixtures/tiny/internlm2");
+}
+
+/* Tokens of no meaning, the same on every device. */
+static void make_ids(int32_t *ids, int n, int seed) {
+    for (int i = 0; i < n; i++) ids[i] = (i * 37 + seed * 11 + i * i % 7) % 250;
+}
+
+static void feed(const rp_tiny_config *c, int n_seqs, int n, int chunk, float **out,
+                 rp__replay_stats *stats) {
+    rp_tiny t;
+    int32_t ids[2][256];
+    rp_tiny_open(&t, c);
+    for (int s = 0; s < n_seqs; s++) make_ids(ids[s], n, s);
+    rp_tiny_feed(&t, n_seqs, (const int32_t *[]){ids[0], ids[1]}, n, chunk, out);
+    *stats = t.stepper.replay.stats;
+    rp_tiny_close(&t);
+}
+
+static float *logits_of(const rp_tiny_config *c, int n_seqs, int n, rp__replay_stats *stats) {
+    enum { VOCAB = 272 };
+    size_t rows = (size_t)n * VOCAB;
+    float *out = rp__calloc(2 * rows, sizeof *out);
+    feed(c, n_seqs, n, 1, (float *[]){out, out + rows}, stats);
+    return out;
+}
+
+/* One trace, 200 replays in a row, over the borders of blocks: no drift away from the CPU. */
+RP_TEST(tenstorrent, two_hundred_replays_across_blocks) {
+    enum { STEPS = 202, VOCAB = 272 };
+    RP_NEED_TTNN();
+    if (rp_test_ttnn_is_real()) RP_SKIP("too long for the simulator");
+    rp__replay_stats stats;
+    rp_tiny_config on_cpu = rp_tiny_default("fixtures/tiny/llama3"), c = ttnn_model(on_cpu.path);
+    on_cpu.n_ctx = c.n_ctx = 256;
+    float *wanted = logits_of(&on_cpu, 1, STEPS, &stats), *found = logits_of(&c, 1, STEPS, &stats);
+    assert_true(stats.n_replays >= 200);
+    assert_int_equal(stats.n_captures, 1);
+    check_agreement("200 replays", compare(found, wanted, STEPS, VOCAB), logit_bound);
+    rp__free(wanted);
+    rp__free(found);
+}
+
+/* Two sequences side by side, then one alone, then two again: two traces alive, taking turns, and
+ * positions that are right after each change. */
+RP_TEST(tenstorrent, two_step_sizes_take_turns) {
+    enum { STEPS = 40, VOCAB = 272 };
+    RP_NEED_TTNN();
+    if (rp_test_ttnn_is_real()) RP_SKIP("too long for the simulator");
+    rp__replay_stats stats;
+    rp_tiny_config on_cpu = rp_tiny_default("fixtures/tiny/qwen3"), c = ttnn_model(on_cpu.path);
+    size_t size = STEPS * VOCAB;
+    float *wanted = logits_of(&on_cpu, 2, STEPS, &stats),
+          *found = rp__calloc(2 * size, sizeof *found);
+    rp_tiny t;
+    int32_t ids[2][256];
+    for (int s = 0; s < 2; s++) make_ids(ids[s], STEPS, s);
+    rp_tiny_open(&t, &c);
+    for (int round = 0; round < 3; round++)
+        for (int n_seqs = 1; n_seqs <= 2; n_seqs++) {
+            float *out[] = {found, found + size};
+            rp_tiny_feed(&t, n_seqs, (const int32_t *[]){ids[0], ids[1]}, STEPS / 2, 1, out);
+            for (int s = 0; s < n_seqs; s++) {
+                agreement a = compare(out[s], wanted + (size_t)s * size, STEPS / 2, VOCAB);
+                check_agreement(n_seqs == 1 ? "alone" : "two", a, logit_bound);
+            }
+        }
+    assert_int_equal(t.stepper.replay.stats.n_captures, 2);
+    assert_int_equal(rp__device_get_stats(t.device).live_graphs, 2);
+    rp_tiny_close(&t);
+    rp__free(wanted);
+    rp__free(found);
+}
+
+/* What crosses between host and device per replayed step: inputs in, logits out, nothing else. */
+RP_TEST(tenstorrent, a_decode_step_writes_its_inputs_and_reads_its_logits) {
+    RP_NEED_TTNN();
+    rp_tiny_config c = ttnn_model("fixtures/tiny/llama3");
+    rp_tiny t;
+    int32_t ids[8];
+    float *out = rp__calloc(8 * 272, sizeof *out);
+    make_ids(ids, 8, 3);
+    rp_tiny_open(&t, &c);
+    rp_tiny_feed(&t, 1, (const int32_t *[]){ids}, 8, 1, &out);
+    rp__device_stats before = rp__device_get_stats(t.device);
+    rp_tiny_feed(&t, 1, (const int32_t *[]){ids}, 8, 1, &out);
+    rp__device_stats after = rp__device_get_stats(t.device);
+    assert_int_equal(after.n_replays - before.n_replays, 8);
+    assert_int_equal(after.n_writes - before.n_writes, 8);
+    assert_int_equal(after.n_reads - before.n_reads, 8);
+    assert_int_equal(after.n_ops, before.n_ops);
+    assert_int_equal(after.n_allocs, before.n_allocs);
+    rp_tiny_close(&t);
+    rp__free(out);
+}
+
+/* Block floats of 8 bits: coarser weights, the same answers but for what they round. */
+RP_TEST(tenstorrent, weights_as_block_floats) {
+    enum { STEPS = 24, VOCAB = 272 };
+    RP_NEED_TTNN();
+    if (rp_test_ttnn_is_real()) RP_SKIP("too long for the simulator");
+    rp__replay_stats stats;
+    char options[600];
+    rp_tiny_config on_cpu = rp_tiny_default("fixtures/tiny/llama3"), c = ttnn_model(on_cpu.path);
+    float *wanted = logits_of(&on_cpu, 1, STEPS, &stats);
+    static const struct {
+        const char *type;
+        double bound;
+    } types[] = {{"bfloat8_b", 0.3}, {"bfloat4_b", 4}};
+    for (int i = 0; i < 2; i++) {
+        snprintf(options, sizeof options, "%s,weights=%s", rp_test_ttnn(), types[i].type);
+        c.device_options = options;
+        float *found = logits_of(&c, 1, STEPS, &stats);
+        agreement a = compare(found, wanted, STEPS, VOCAB);
+        print_message("%s: largest difference %.4f, another likeliest token in %d of %d rows\n",
+                      types[i].type, a.worst, a.n_other, a.n_rows);
+        assert_true(a.worst < types[i].bound);
+        rp__free(found);
+    }
+    rp__free(wanted);
+}
+
+/* ---- SmolLM2 ---- */
+
+enum { SMOL_STEPS = 2 };
+
+/* The beginning of a chat, a token per step, and how long that took. */
+static float *first_steps(rp_tiny *t, rp_capture_mode mode, int n, const char *what) {
+    static const int32_t ids[SMOL_STEPS] = {1, 9690};
+    float *logits = rp__calloc(SMOL_STEPS * (size_t)t->n_vocab, sizeof *logits);
+    uint64_t begin = rp__clock_ns();
+    rp__replayer_set_mode(&t->stepper.replay, mode);
+    rp_tiny_feed(t, 1, (const int32_t *[]){ids}, n, 1, (float *[]){logits});
+    print_message("%d %s: %.2f s each\n", n, what,
+                  (double)(rp__clock_ns() - begin) * 1e-9 / n);
+    return logits;
+}
+
+static void open_smollm2(rp_tiny *t, const rp_tiny_config *c) {
+    uint64_t begin = rp__clock_ns();
+    rp_tiny_open(t, c);
+    print_message("SmolLM2 on %s: ready after %.1f s\n", c->device,
+                  (double)(rp__clock_ns() - begin) * 1e-9);
+}
+
+/* sum p (ln p - ln q), with p and q the softmax of the wanted and the found logits. */
+static double divergence(const float *wanted, const float *found, int n) {
+    double sum_p = 0, sum_q = 0, kl = 0, max_p = (double)wanted[likeliest(wanted, n)],
+           max_q = (double)found[likeliest(found, n)];
+    for (int i = 0; i < n; i++) {
+        sum_p += exp((double)wanted[i] - max_p);
+        sum_q += exp((double)found[i] - max_q);
+    }
+    for (int i = 0; i < n; i++) {
+        double ln_p = (double)wanted[i] - max_p - log(sum_p);
+        kl += exp(ln_p) * (ln_p - ((double)found[i] - max_q - log(sum_q)));
+    }
+    return kl;
+}
+
+static void check_position(int pos, const float *found, const float *wanted, int n_vocab) {
+    double kl = divergence(wanted, found, n_vocab);
+    print_message("position %d: largest difference %.3f, divergence %.4f, token %d, wanted %d\n",
+                  pos, compare(found, wanted, 1, n_vocab).worst, kl, likeliest(found, n_vocab),
+                  likeliest(wanted, n_vocab));
+    assert_int_equal(likeliest(found, n_vocab), likeliest(wanted, n_vocab));
+    assert_true(kl < 0.03);
+}
+
+/* A whole model with real weights, through 30 layers of BF16: the CPU's answer, and the same bits
+ * eager and replayed. */
+RP_TEST(tenstorrent, smollm2_whole) {
+    RP_NEED_TTNN();
+    if (access(rp_test_smollm2(), R_OK) != 0) RP_SKIP("tools/fetch_model.py smollm2 was not run");
+    rp_tiny_config on_cpu = rp_tiny_default(rp_test_smollm2()), c = ttnn_model(on_cpu.path);
+    c.max_seqs = c.max_tokens = 1;
+    rp_tiny t;
+    open_smollm2(&t, &on_cpu);
+    float *wanted = first_steps(&t, RP_CAPTURE_OFF, SMOL_STEPS, "steps");
+    rp_tiny_close(&t);
+    open_smollm2(&t, &c);
+    float *eager = first_steps(&t, RP_CAPTURE_OFF, 1, "eager step"),
+          *replayed = first_steps(&t, RP_CAPTURE_ON, SMOL_STEPS, "steps, captured and replayed");
+    assert_int_equal(t.stepper.replay.stats.n_captures, 1);
+    assert_int_equal(t.stepper.replay.stats.n_replays, SMOL_STEPS - 1);
+    size_t row = (size_t)t.n_vocab;
+    for (int i = 0; i < SMOL_STEPS; i++)
+        check_position(i, replayed + (size_t)i * row, wanted + (size_t)i * row, t.n_vocab);
+    assert_memory_equal(eager, replayed, row * sizeof *eager);
+    rp__free(wanted);
+    rp__free(eager);
+    rp__free(replayed);
+    rp_tiny_close(&t);
+}

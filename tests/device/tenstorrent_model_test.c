@@ -315,3 +315,27 @@ RP_TEST(tenstorrent, smollm2_whole) {
     rp__free(replayed);
     rp_tiny_close(&t);
 }
+
+/* ---- hybrid ---- */
+
+/* Norm and rope on the host, as others found it faster op by op: each piece between is a trace, and
+ * reads what the one before it made. */
+RP_TEST(tenstorrent, pieces_between_host_ops_are_traces) {
+    enum { STEPS = 40, VOCAB = 272 };
+    RP_NEED_TTNN();
+    if (rp_test_ttnn_is_real()) RP_SKIP("too long for the simulator");
+    rp__replay_stats stats;
+    rp_tiny_config on_cpu = rp_tiny_default("fixtures/tiny/qwen3"), c = ttnn_model(on_cpu.path);
+    float *wanted = logits_of(&on_cpu, 2, STEPS, &stats);
+    c.hybrid = "norm:rows<32=host rope:rows<64=host";
+    c.is_hybrid_only = true;
+    float *found = logits_of(&c, 2, STEPS, &stats);
+    assert_int_equal(stats.n_refused, 0);
+    assert_true(stats.n_host_ops > 0 && stats.n_transfers > 0);
+    assert_true(stats.n_captures > 2 && stats.n_recaptures == 0);
+    assert_true(stats.n_replays > (STEPS - 3) * stats.n_captures);
+    check_agreement("norm and rope on the host", compare(found, wanted, 2 * STEPS, VOCAB),
+                    logit_bound);
+    rp__free(wanted);
+    rp__free(found);
+}

@@ -71,6 +71,21 @@ def test_the_tokens_are_those_of_the_processor():
     assert on_device.stdout == run("-n", "24").stdout != ""
 
 
+def test_explain_shows_what_crosses_for_ops_on_the_host():
+    def explain(*options):
+        command = [REPRISE, "explain", "-m", FIXTURES / "tiny" / "llama3", "--device", "tenstorrent"]
+        text = subprocess.run(
+            [*command, *SIZES, *options], env=environment(), capture_output=True, text=True
+        )
+        assert text.returncode == 0, text.stderr
+        return text.stdout
+
+    alone, both = explain(), explain("--device-options", "hybrid=1")
+    assert "prompt 32" in alone and "hybrid" not in alone and "transfers down" not in alone
+    assert "decode 1, host-free" in both and "decode 1, hybrid" in both
+    assert "on the host: 7 ops; per step 8 transfers down" in both
+
+
 def test_a_lost_process_is_an_error_of_the_request():
     command = [REPRISE, "run", "-m", FIXTURES / "tiny" / "llama3", *PROMPT, *SIZES]
     command += ["-n", "100", "--device", "tenstorrent", "--capture", "on"]

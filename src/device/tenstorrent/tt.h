@@ -49,6 +49,7 @@ typedef struct rp__tt_resident {
     bool is_device_newer;   /* an op wrote it in place: the host's copy is stale */
     unsigned char *written; /* the bytes it was written from, when they are few; or NULL */
     bool is_as_written;     /* it has those bytes still */
+    rp__tt_graph *lender;   /* the tensor is this trace's result, which another trace reads */
     struct rp__tt_resident *next;
 } rp__tt_resident;
 
@@ -110,6 +111,7 @@ typedef struct rp__tt {
     rp__ttnn *ttnn;
     rp__ttnn_info info;
     const char *weight_type; /* "bf16", "bfloat8_b" or "bfloat4_b" */
+    bool is_hybrid;          /* asks for a placement with small ops on the host as well */
     rp__ttnn_id last_id;
     int64_t last_graph;
     rp__tt_buffer *buffers;
@@ -162,8 +164,9 @@ bool rp__tt_resident_is_there(const rp_tensor *t, rp__tt_form form);
 /* Writes it anew when the host's copy changed. */
 rp_status rp__tt_resident_refresh(rp__tt *d, rp__tt_resident *r, rp_error *err);
 /* A result that a trace reads becomes a resident, newer than the host's copy. */
-rp_status rp__tt_resident_adopt(rp__tt *d, const rp_tensor *t, rp__tt_form form, rp__ttnn_id id,
-                                rp_error *err);
+rp_status rp__tt_resident_adopt(rp__tt *d, const rp__tt_value *v, rp_error *err);
+/* What was borrowed from a trace is the residents' own from now on: taken out of the n numbers. */
+void rp__tt_residents_keep(rp__tt *d, const rp__tt_graph *lender, rp__ttnn_id *ids, size_t n);
 /* The device wrote it in place: it is newer than the host's copy. */
 void rp__tt_resident_set_newer(rp__tt_resident *r);
 /* The device wrote `t` in place, in every resident form; or the trace being recorded will. */

@@ -108,6 +108,7 @@ rp_status rp__tt_capture_end(void *self, uint32_t queue, void **graph, rp_error 
     }
     for (const char *p = text; *p >= '0' && *p <= '9'; p++)
         g->bytes = g->bytes * 10 + (size_t)(*p - '0');
+    unbind_all(d, g); /* nothing has run yet: the first replay binds */
     d->recording = NULL;
     d->n_graphs++;
     *graph = g;
@@ -122,6 +123,10 @@ static rp_status take_results(rp__tt *d, rp__tt_resident *r, rp_error *err) {
     rp__tt_buffer *b = rp__tt_buffer_of(&r->view);
     rp__tt_value *v = rp__tt_find_value(&r->view);
     if (!v) return RP_OK;
+    if (v->id == r->id) { /* it is the very tensor, as another trace left it */
+        rp__tt_resident_set_newer(r);
+        return RP_OK;
+    }
     RP_TRY(rp__tt_settle(d, b, r->view.offset, rp__tensor_span(&r->view), err));
     while ((v = rp__tt_find_value(&r->view))) rp__tt_unbind(d, b, (int)(v - b->values));
     b->serial++;
@@ -174,18 +179,29 @@ rp_status rp__tt_replay(void *self, uint32_t queue, void *graph, rp_error *err) 
 
 /* ---- the end ---- */
 
-/* What is bound still stays readable: it becomes the values' own. */
-static void hand_over(rp__tt *d, rp__tt_graph *g) {
+static bool take_id(rp__tt_graph *g, rp__ttnn_id id) {
     rp__ttnn_id *ids = g->ids.items;
+    for (size_t k = 0; k < g->ids.n; k++)
+        if (ids[k] == id) {
+            ids[k] = 0;
+            return true;
+        }
+    return false;
+}
+
+/* What is bound still stays readable: it becomes the values' own, unless it is a resident's. */
+static void hand_over(rp__tt *d, rp__tt_graph *g) {
     for (rp__tt_buffer *b = d->buffers; b; b = b->next)
-        for (int i = 0; i < b->n_values; i++) {
+        for (int i = b->n_values; i-- > 0;) {
             rp__tt_value *v = &b->values[i];
             if (v->owner != g) continue;
+            if (!take_id(g, v->id)) {
+                rp__tt_unbind(d, b, i);
+                continue;
+            }
             v->owner = NULL;
             v->cos = v->sin = 0; /* dropped with the rest of the trace's */
             v->rope_dim = 0;
-            for (size_t k = 0; k < g->ids.n; k++)
-                if (ids[k] == v->id) ids[k] = 0;
         }
 }
 
@@ -195,6 +211,7 @@ void rp__tt_graph_destroy(void *self, void *graph) {
     rp__ttnn_call c = {.function = "release", .ints = {g->number}, .n_ints = 1};
     rp__ttnn_send(d->ttnn, &c, NULL);
     if (d->bound == g) d->bound = NULL;
+    rp__tt_residents_keep(d, g, g->ids.items, g->ids.n);
     hand_over(d, g);
     drop_ids(d, g);
     d->n_graphs--;

@@ -246,23 +246,24 @@ static bool holds_nothing(const rp_tensor *t) {
 
 /* A captured op reads what an op outside the capture made. The trace keeps an address, so it reads
  * a resident, into which each replay first brings what others put there; where there is none, the
- * result itself becomes one. */
+ * result itself becomes one, and stays with the trace that makes it when that is another one. */
 static rp_status adopt(rp__tt *d, rp__tt_value *v, const rp_tensor *t, rp__ttnn_id *id,
                        rp_error *err) {
     if (rp__tt_resident_is_there(t, RP_TT_TILE))
         return rp__tt_resident_get(d, t, NULL, RP_TT_TILE, id, err);
-    if (v->owner || v->form != RP_TT_TILE || !rp__tt_same_bytes(&v->view, t) ||
-        !same_tile(&v->view, t))
-        return rp__fail(
-            err, RP_EUNSUPPORTED,
-            "a captured op reads what another trace made in buffer \"%s\", or a part of "
-            "a result from outside: on this device a step is captured whole",
-            t->buffer->name);
-    RP_TRY(rp__tt_resident_adopt(d, t, v->form, v->id, err));
-    *id = v->id;
-    v->id = 0;
-    rp__tt_unbind(d, rp__tt_buffer_of(t), (int)(v - rp__tt_buffer_of(t)->values));
-    return RP_OK;
+    if (v->form != RP_TT_TILE || !(rp__tt_same_bytes(&v->view, t) || is_part(&v->view, t)))
+        return by_the_host(d, t, err);
+    rp__tt_value whole = *v;
+    if (rp__tt_resident_is_there(&whole.view, RP_TT_TILE)) {
+        RP_TRY(rp__tt_resident_get(d, &whole.view, NULL, RP_TT_TILE, &whole.id, err));
+    } else {
+        RP_TRY(rp__tt_resident_adopt(d, v, err));
+        if (!whole.owner) {
+            v->id = 0; /* it is the resident's */
+            rp__tt_unbind(d, rp__tt_buffer_of(t), (int)(v - rp__tt_buffer_of(t)->values));
+        }
+    }
+    return from_value(d, &whole, t, id, err);
 }
 
 /* The tile tensor of an activation. */

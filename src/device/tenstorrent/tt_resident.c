@@ -210,13 +210,25 @@ static rp_status make(rp__tt *d, const rp_tensor *t, const rp_tensor *seq, rp__t
     return add(d, t, seq, form, out, err);
 }
 
-rp_status rp__tt_resident_adopt(rp__tt *d, const rp_tensor *t, rp__tt_form form, rp__ttnn_id id,
-                                rp_error *err) {
+rp_status rp__tt_resident_adopt(rp__tt *d, const rp__tt_value *v, rp_error *err) {
     rp__tt_resident *r;
-    RP_TRY(add(d, t, NULL, form, &r, err));
-    r->id = id;
+    RP_TRY(add(d, &v->view, NULL, v->form, &r, err));
+    r->id = v->id;
+    r->lender = v->owner;
     r->is_device_newer = true;
     return rp__tt_note_input(d, r, err);
+}
+
+void rp__tt_residents_keep(rp__tt *d, const rp__tt_graph *lender, rp__ttnn_id *ids, size_t n) {
+    for (rp__tt_buffer *b = d->buffers; b; b = b->next)
+        for (rp__tt_resident *r = b->residents; r; r = r->next) {
+            if (r->lender != lender) continue;
+            r->lender = NULL;
+            const rp__tt_value *v = rp__tt_find_value(&r->view);
+            if (v && v->id == r->id) rp__tt_resident_set_newer(r);
+            for (size_t i = 0; i < n; i++)
+                if (ids[i] == r->id) ids[i] = 0;
+        }
 }
 
 /* Another form of the same bytes, which the device wrote, must come by the host. */

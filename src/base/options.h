@@ -21,16 +21,16 @@
 typedef enum rp__command {
     RP_CMD_RUN = 1 << 0,
     RP_CMD_CHAT = 1 << 1,
-    RP_CMD_TOKENIZE = 1 << 2,
-    RP_CMD_INSPECT = 1 << 3,
-    RP_CMD_EXPLAIN = 1 << 4,
-    RP_CMD_DEVICES = 1 << 5,
-    RP_CMD_BENCH = 1 << 6,
-    RP_CMD_VERSION = 1 << 7,
-    RP_CMD_HELP = 1 << 8,
-    RP_CMD_SERVE = 1 << 9,
-    RP_CMD_TUNE = 1 << 10,
-    RP_CMD_BENCH_SERVE = 1 << 11
+    RP_CMD_SERVE = 1 << 2,
+    RP_CMD_TOKENIZE = 1 << 3,
+    RP_CMD_INSPECT = 1 << 4,
+    RP_CMD_EXPLAIN = 1 << 5,
+    RP_CMD_DEVICES = 1 << 6,
+    RP_CMD_BENCH = 1 << 7,
+    RP_CMD_BENCH_SERVE = 1 << 8,
+    RP_CMD_TUNE = 1 << 9,
+    RP_CMD_VERSION = 1 << 10,
+    RP_CMD_HELP = 1 << 11
 } rp__command;
 
 typedef struct rp__command_info {

@@ -154,7 +154,7 @@ static void add_group(rp__bytes *out, rp__command command, size_t group, size_t 
 static void add_commands(rp__bytes *out) {
     rp__bytes_add_str(out, "usage: reprise COMMAND [options]\n\nCommands\n");
     for (size_t i = 0; rp__command_at(i); i++)
-        rp__bytes_printf(out, "  %-10s %s\n", rp__command_at(i)->name, rp__command_at(i)->summary);
+        rp__bytes_printf(out, "  %-11s %s\n", rp__command_at(i)->name, rp__command_at(i)->summary);
 }
 
 bool rp__options_help(rp__bytes *out, rp__command command, size_t width) {

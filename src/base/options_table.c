@@ -51,6 +51,8 @@ static const rp__command_info commands[] = {
     /* In the order of the bits of rp__command. */
     {RP_CMD_RUN, "run", "reprise run -m MODEL -p PROMPT [options]", "answer one prompt"},
     {RP_CMD_CHAT, "chat", "reprise chat -m MODEL [options]", "talk with a model"},
+    {RP_CMD_SERVE, "serve", "reprise serve MODEL [options]",
+     "serve a model to many, with OpenAI's API"},
     {RP_CMD_TOKENIZE, "tokenize", "reprise tokenize -m MODEL -p TEXT [options]",
      "text to token ids, and back"},
     {RP_CMD_INSPECT, "inspect", "reprise inspect MODEL [options]",
@@ -60,15 +62,13 @@ static const rp__command_info commands[] = {
     {RP_CMD_DEVICES, "devices", "reprise devices [--json | --selftest [NAME...]]",
      "the devices there are"},
     {RP_CMD_BENCH, "bench", "reprise bench [capture] MODEL | machine [options]",
-     "measure speed; `capture`: eager against replay; `machine`: limits; `serve`: a server"},
-    {RP_CMD_VERSION, "version", "reprise version", "the version"},
-    {RP_CMD_HELP, "help", "reprise help [COMMAND]", "help on a command"},
-    {RP_CMD_SERVE, "serve", "reprise serve MODEL [options]",
-     "serve a model to many, with OpenAI's API"},
-    {RP_CMD_TUNE, "tune", "reprise tune MODEL --device NAME [options]",
-     "measure which ops are faster on the host"},
+     "measure speed; `capture`: eager against replay; `machine`: limits"},
     {RP_CMD_BENCH_SERVE, "bench-serve", "reprise bench serve [URL] [options]",
      "put load on a server with OpenAI's API and measure its answers"},
+    {RP_CMD_TUNE, "tune", "reprise tune MODEL --device NAME [options]",
+     "measure which ops are faster on the host"},
+    {RP_CMD_VERSION, "version", "reprise version", "the version"},
+    {RP_CMD_HELP, "help", "reprise help [COMMAND]", "help on a command"},
 };
 
 const rp__command_info *rp__command_at(size_t i) {

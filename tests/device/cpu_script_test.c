@@ -2,8 +2,11 @@
  * workers gives what running its ops one after another gives. */
 #include "test.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "device/cpu/script.h"
@@ -127,6 +130,72 @@ static void random_script(uint64_t seed, int n_workers) {
 RP_TEST(cpu_script, random_scripts_equal_serial_execution) {
     for (uint64_t seed = 1; seed <= 8; seed++)
         for (int n = 1; n <= 4; n++) random_script(seed * 977, n);
+}
+
+/* ---- long ops: parts that workers take as they come ---- */
+
+enum { MOST_PARTS = 64 };
+
+static struct {
+    atomic_int n_done[MOST_PARTS], n_all, n_parts;
+    atomic_bool has_begun, was_helped;
+    bool is_slow; /* another thread than the first does one part, after all the others */
+    pthread_t first;
+} parts;
+
+static bool comes_true(atomic_int *n, int least) {
+    for (int i = 0; i < 20000 && atomic_load(n) < least; i++) usleep(1000);
+    return atomic_load(n) >= least;
+}
+
+/* The first thread begins when the slow one has a part; that one ends when all others are done. */
+static void be_slow(const rp__body_args *a) {
+    if (pthread_equal(pthread_self(), parts.first)) {
+        for (int i = 0; i < 20000 && !atomic_load(&parts.has_begun); i++) usleep(1000);
+    } else {
+        atomic_store(&parts.has_begun, true);
+        if (comes_true(&parts.n_all, a->n_workers - 1)) atomic_store(&parts.was_helped, true);
+    }
+}
+
+static void count_part(const rp__body_args *a) {
+    if (parts.is_slow) be_slow(a);
+    atomic_fetch_add(&parts.n_done[a->worker % MOST_PARTS], 1);
+    atomic_fetch_add(&parts.n_all, 1);
+    atomic_store(&parts.n_parts, a->n_workers);
+}
+
+static void run_parts(int n_workers, int n_steps, int n_runs) {
+    static const rp__body_set counting = {.name = "counting", .fn = {[RP_OP_MATMUL] = count_part}};
+    rp_error err = {0};
+    rp_op op = {.kind = RP_OP_MATMUL, .n_in = 2, .n_out = 1};
+    bench b = bench_open(1, n_workers);
+    op.in[0] = op.in[1] = op.out[0] =
+        rp__tensor_make(NULL, 0, RP_F32, 2, (int64_t[]){256, 256}); /* nobody looks at them */
+    rp__script_destroy(b.script);
+    assert_ok(rp__script_create(&counting, &b.script, &err), err);
+    for (int i = 0; i < n_steps; i++) assert_ok(rp__script_add(b.script, &op, &err), err);
+    assert_ok(rp__script_compile(b.script, n_workers, &err), err);
+    for (int i = 0; i < n_runs; i++) rp__script_run(b.script, b.pool, &b.scratch);
+    bench_close(&b);
+}
+
+RP_TEST(cpu_script, every_part_of_a_long_op_is_run_once) {
+    for (int n = 2; n <= 11; n++) {
+        memset(&parts, 0, sizeof parts);
+        run_parts(n, 2, 20);
+        assert_true(parts.n_parts > n);
+        for (int i = 0; i < parts.n_parts; i++) assert_int_equal(parts.n_done[i], 2 * 20);
+    }
+}
+
+RP_TEST(cpu_script, parts_of_a_slow_worker_are_taken_by_others) {
+    memset(&parts, 0, sizeof parts);
+    parts.is_slow = true;
+    parts.first = pthread_self();
+    run_parts(2, 1, 1);
+    assert_true(parts.was_helped);
+    assert_int_equal(parts.n_all, parts.n_parts);
 }
 
 RP_TEST(cpu_script, replay_allocates_nothing_and_reads_live_rows_then) {

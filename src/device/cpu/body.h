@@ -2,9 +2,9 @@
  * by the cpu device, and by emu, which runs them on its own memory. Pure functions of the operands;
  * no allocation.
  *
- * A body is run by n_workers workers, each called with its own index; together they write every
- * output exactly once. Bits do not depend on n_workers: each output element is made by one worker
- * in one fixed order. */
+ * A body is called once for each of n_workers parts, some of them maybe one after the other on one
+ * thread; together they write every output exactly once. Bits do not depend on n_workers: each
+ * output element is made in one part, in one fixed order. */
 #ifndef RP_DEVICE_CPU_BODY_H
 #define RP_DEVICE_CPU_BODY_H
 

@@ -1,5 +1,6 @@
 #include "device/cpu/script.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -16,6 +17,10 @@ typedef struct access {
 
 enum { MAX_ACCESSES = RP_OP_MAX_IN + RP_OP_MAX_OUT + 2 };
 
+/* Shares of a long step lie in lots, one per worker where there are not more workers: who has taken
+ * all of the own lot goes on with those of others. */
+enum { MAX_LOTS = 8, SHARES_EACH = 4 };
+
 typedef struct step {
     rp__body_fn fn; /* NULL: copy n_bytes from in[0] to out[0] */
     rp_op op;
@@ -25,6 +30,10 @@ typedef struct step {
     size_t n_bytes;
     bool is_split, has_barrier;
     rp__body_fn finish; /* of a split step in two phases; a barrier parts them */
+    unsigned n_shares;  /* 0: each worker has one share, its own */
+    /* Grows by one for every share taken and for every worker that finds none left: by the same in
+     * every run, so that nobody needs to set it back. */
+    atomic_uint n_taken[MAX_LOTS];
 } step;
 
 struct rp__script {
@@ -32,6 +41,7 @@ struct rp__script {
     step *steps;
     size_t n_steps, steps_cap;
     size_t scratch_each, shared, n_barriers, n_split;
+    unsigned n_runs; /* since it was compiled, with the one under way */
     access *seen; /* since the last barrier, while compiling */
     size_t n_seen, seen_cap;
 };
@@ -187,6 +197,15 @@ static int64_t work_of(const rp_op *op) {
     }
 }
 
+/* Cores differ in speed, and other programs take time from one of them. The first lot is a worker's
+ * own so that the rows it works on stay in its cache. A step in two phases is shared out alike in
+ * both. */
+static unsigned shares_of(const step *st, int n_workers) {
+    enum { LONG_FROM = 1 << 22 }; /* element operations: some hundred microseconds */
+    bool is_long = st->op.kind == RP_OP_ATTENTION || work_of(&st->op) >= LONG_FROM;
+    return st->is_split && !st->finish && is_long ? (unsigned)n_workers * SHARES_EACH : 0;
+}
+
 static bool add_seen(rp__script *s, const access *a, int n) {
     if (s->n_seen + (size_t)n > s->seen_cap) {
         size_t cap = s->seen_cap ? s->seen_cap * 2 : 64;
@@ -209,6 +228,7 @@ static bool needs_barrier(const rp__script *s, const access *a, int n) {
 
 rp_status rp__script_compile(rp__script *s, int n_workers, rp_error *err) {
     s->n_seen = s->n_barriers = s->n_split = 0;
+    s->n_runs = 0;
     for (size_t i = 0; i < s->n_steps; i++) {
         step *st = &s->steps[i];
         access a[MAX_ACCESSES];
@@ -219,6 +239,8 @@ rp_status rp__script_compile(rp__script *s, int n_workers, rp_error *err) {
             st->finish = s->set->finish[st->op.kind];
         if (st->finish && rp__body_shared(&st->op) > s->shared)
             s->shared = rp__body_shared(&st->op);
+        st->n_shares = shares_of(st, n_workers);
+        for (int lot = 0; lot < MAX_LOTS; lot++) atomic_init(&st->n_taken[lot], 0);
         st->has_barrier = false;
         if (n_workers == 1 || s->n_steps == 1) continue; /* nothing to wait for */
         int n = accesses_of(st, a);
@@ -250,13 +272,17 @@ static int64_t live_rows(const step *st) {
     return *st->live < 0 ? 0 : *st->live < all ? *st->live : all;
 }
 
-static void run_step(const run *r, const step *st, rp__body_fn fn, int worker, int n_workers) {
+/* One share of n_shares, with the scratch of the worker that runs it. */
+static void run_share(const run *r, const step *st, rp__body_fn fn, int worker, unsigned share,
+                      unsigned n_shares) {
     if (!fn) {
         memmove(st->out[0], st->in[0], st->n_bytes);
         return;
     }
-    rp__body_args a = {
-        .op = &st->op, .n_live = live_rows(st), .worker = worker, .n_workers = n_workers};
+    rp__body_args a = {.op = &st->op,
+                       .n_live = live_rows(st),
+                       .worker = (int)share,
+                       .n_workers = (int)n_shares};
     memcpy(a.in, st->in, sizeof a.in);
     memcpy(a.out, st->out, sizeof a.out);
     const rp__scratch *scratch = r->scratch;
@@ -265,24 +291,42 @@ static void run_step(const run *r, const step *st, rp__body_fn fn, int worker, i
     fn(&a);
 }
 
+static void run_lot(const run *r, step *st, unsigned lot, unsigned n_lots, int worker,
+                    int n_workers) {
+    unsigned from = st->n_shares * lot / n_lots, n = st->n_shares * (lot + 1) / n_lots - from;
+    unsigned before = (r->script->n_runs - 1) * (n + (unsigned)n_workers), share;
+    while ((share = atomic_fetch_add_explicit(&st->n_taken[lot], 1, memory_order_relaxed) -
+                    before) < n)
+        run_share(r, st, st->fn, worker, from + share, st->n_shares);
+}
+
+static void run_lots(const run *r, step *st, int worker, int n_workers) {
+    unsigned n = (unsigned)n_workers, n_lots = n < MAX_LOTS ? n : MAX_LOTS;
+    for (unsigned i = 0; i < n_lots; i++)
+        run_lot(r, st, ((unsigned)worker * n_lots / n + i) % n_lots, n_lots, worker, n_workers);
+}
+
 static void walk(void *arg, int worker, int n_workers) {
     const run *r = arg;
     for (size_t i = 0; i < r->script->n_steps; i++) {
-        const step *st = &r->script->steps[i];
+        step *st = &r->script->steps[i];
         if (st->has_barrier) rp__pool_barrier(r->pool);
-        if (st->is_split)
-            run_step(r, st, st->fn, worker, n_workers);
+        if (st->n_shares)
+            run_lots(r, st, worker, n_workers);
+        else if (st->is_split)
+            run_share(r, st, st->fn, worker, (unsigned)worker, (unsigned)n_workers);
         else if (worker == 0)
-            run_step(r, st, st->fn, 0, 1);
+            run_share(r, st, st->fn, 0, 0, 1);
         if (st->finish) {
             rp__pool_barrier(r->pool);
-            run_step(r, st, st->finish, worker, n_workers);
+            run_share(r, st, st->finish, worker, (unsigned)worker, (unsigned)n_workers);
         }
     }
 }
 
-void rp__script_run(const rp__script *s, rp__pool *pool, const rp__scratch *scratch) {
+void rp__script_run(rp__script *s, rp__pool *pool, const rp__scratch *scratch) {
     run r = {s, pool, scratch};
+    s->n_runs++;
     if (s->n_split == 0) /* nobody to wake: a barrier never stands before worker 0 alone */
         walk(&r, 0, 1);
     else

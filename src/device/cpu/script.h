@@ -2,8 +2,9 @@
  * all workers of a pool at once. It is the cpu device's graph, and a script of one step is how it
  * runs an op eagerly: same code, same bits.
  *
- * Compiling decides two things per step. Is it split: small ops run on worker 0 alone, since
- * sharing them out costs more than it saves. Is there a barrier before it: only when it touches
+ * Compiling decides three things per step. Is it split: small ops run on worker 0 alone, since
+ * sharing them out costs more than it saves. Has each worker one part, or are there more, which
+ * workers take as they come: long ops, since one core is often slower than another. Is there a barrier before it: only when it touches
  * bytes that another worker may have touched since the last one (read after write, write after
  * read, write after write).
  *
@@ -44,7 +45,7 @@ void rp__script_trim(rp__script *s);
 /* Forgets the steps and keeps the memory. */
 void rp__script_reset(rp__script *s);
 
-void rp__script_run(const rp__script *s, rp__pool *pool, const rp__scratch *scratch);
+void rp__script_run(rp__script *s, rp__pool *pool, const rp__scratch *scratch);
 
 size_t rp__script_bytes(const rp__script *s);
 size_t rp__script_bytes_of(size_t n_steps);     /* of one with so many steps, trimmed */

@@ -73,7 +73,7 @@ rp_status rp__stepper_reopen(rp__stepper *s, rp_error *err);
 
 /* Measures s->batch in the programs of one bucket, which must hold it: n_pairs pairs of eager and
  * replay for each placement there is (out[1] is left alone when there is one), and chooses between
- * placements by that. `samples` has room for 2 * n_pairs. */
+ * placements by that. `samples` has room for 3 * n_pairs. */
 rp_status rp__stepper_measure(rp__stepper *s, int bucket, int32_t n_pairs, double *samples,
                               rp__replay_report out[2], rp_error *err);
 

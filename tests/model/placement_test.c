@@ -286,7 +286,7 @@ RP_TEST(placement, a_hundred_replays_advance_positions_exactly) {
 RP_TEST(placement, measuring_puts_positions_back) {
     char path[128];
     rp_error err = {0};
-    double samples[2 * 200];
+    double samples[3 * 200];
     rp_tiny_config c = config_of(3, path);
     c.device_options = "advance=1,profile=p150-hybrid";
     c.hybrid = P150_RULES;

@@ -92,7 +92,7 @@ RP_TEST(choice, mixed_steps_keep_bits_and_time) {
 RP_TEST(choice, measured_on_demand) {
     static workload w;
     rp_error err = {0};
-    double samples[6];
+    double samples[9];
     open_auto(&w, RP_CAPTURE_AUTO, 32);
     rp__stepper *s = &w.tiny.stepper;
     for (int b = 0; b < s->n_buckets; b++) {

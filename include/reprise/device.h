@@ -216,6 +216,8 @@ typedef struct rp_device_properties {
                               multiples of this many positions and of a KV block (RP_ROWS_PROMPT);
                               all other steps have one token of each sequence (RP_ROWS_SINGLE). 0: a
                               step may be any mixture */
+    bool picks_tokens; /* a step ends with the argmax of its logits, so that of greedy ones only
+                          that is read */
     /* What is faster on the host, transfers included, when ops run one by one: placement rules like
      * "norm:rows<32=host rope:rows<64=host" (docs/devices.md), good while the device is open. NULL:
      * nothing. */

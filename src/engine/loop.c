@@ -167,12 +167,23 @@ static void add_to_batch(rp_engine *e, const rp__plan_item *item) {
     for (int32_t k = item->n_rows; k > 0; k--) b->rows[b->n_rows++] = b->n_tokens - k;
 }
 
+/* Nothing but the best token of its rows is wanted. */
+static bool is_greedy(const rp__plan_item *item) {
+    const rp_request *r = rp__request_of(item->task);
+    return !item->n_rows || (rp__sampling_is_greedy(&r->sampling) && r->n_logprobs < 0 &&
+                             !r->prompt_logprobs && !r->task.first);
+}
+
 static rp_status run_plan(rp_engine *e, const rp__plan *plan, rp_error *err) {
     rp__batch *b = &e->stepper.batch;
     for (int32_t i = 0; i < plan->n_copies; i++)
         RP_TRY(rp__stepper_copy_block(&e->stepper, plan->copies[i].from, plan->copies[i].to, err));
     b->n_tokens = b->n_seqs = b->n_rows = 0;
-    for (int32_t i = 0; i < plan->n_items; i++) add_to_batch(e, &plan->items[i]);
+    b->is_greedy = true;
+    for (int32_t i = 0; i < plan->n_items; i++) {
+        add_to_batch(e, &plan->items[i]);
+        b->is_greedy &= is_greedy(&plan->items[i]);
+    }
     return rp__stepper_run(&e->stepper, err);
 }
 
@@ -207,10 +218,15 @@ static void count_first_token(rp_engine *e, rp_request *r) {
     pthread_mutex_unlock(&e->lock);
 }
 
+static const float *logits_of(const rp_engine *e, int32_t row) {
+    return e->stepper.logits + (size_t)row * (size_t)e->sampler.n_vocab;
+}
+
 /* Chooses the next token of a request; RP_FINISH_NONE when it goes on. */
-static rp_finish next_token(rp_engine *e, rp_request *r, const float *logits) {
+static rp_finish next_token(rp_engine *e, rp_request *r, int32_t row) {
     size_t n_top = n_best(r->n_logprobs);
-    int32_t id = choose(e, r, logits);
+    const float *logits = logits_of(e, row);
+    int32_t id = e->stepper.has_best ? e->stepper.best[row] : choose(e, r, logits);
     float logprob = 0;
     if (r->n_logprobs >= 0)
         logprob = rp__sampler_logprobs(&e->sampler, logits, id,
@@ -222,8 +238,8 @@ static rp_finish next_token(rp_engine *e, rp_request *r, const float *logits) {
     return (size_t)r->task.n_tokens == r->n_prompt + r->max_new ? RP_FINISH_LENGTH : RP_FINISH_NONE;
 }
 
-static void take_token(rp_engine *e, rp_request *r, const float *logits) {
-    rp_finish finish = next_token(e, r, logits);
+static void take_token(rp_engine *e, rp_request *r, int32_t row) {
+    rp_finish finish = next_token(e, r, row);
     if (finish != RP_FINISH_NONE) rp__publish_done(e, r, finish, NULL);
 }
 
@@ -241,28 +257,29 @@ static void take_prompt_logprobs(rp_engine *e, rp_request *r, int64_t first, int
 }
 
 /* The rows of one item. Followers of a prompt are forked before its own first token is chosen. */
-static void take_rows(rp_engine *e, const rp__plan_item *item, const float *logits, uint64_t now) {
+static void take_rows(rp_engine *e, const rp__plan_item *item, int32_t row, uint64_t now) {
     rp_request *r = rp__request_of(item->task);
     bool is_prompt = r->task.n_tokens == r->task.n_prompt;
     if (is_prompt && r->prompt_logprobs)
-        take_prompt_logprobs(e, r, r->task.n_computed - item->n_tokens, item->n_rows, logits);
+        take_prompt_logprobs(e, r, r->task.n_computed - item->n_tokens, item->n_rows,
+                             logits_of(e, row));
     if (r->task.n_computed < r->task.n_tokens) return;
-    logits += (size_t)(item->n_rows - 1) * (size_t)e->sampler.n_vocab;
+    row += item->n_rows - 1;
     for (rp__task *t; is_prompt && (t = rp__sched_fork(&e->sched, &r->task, now));)
-        take_token(e, rp__request_of(t), logits);
-    take_token(e, r, logits);
+        take_token(e, rp__request_of(t), row);
+    take_token(e, r, row);
 }
 
 static void take_results(rp_engine *e, const rp__plan *plan, uint64_t now) {
-    const float *logits = e->stepper.logits;
+    int32_t row = 0;
     pthread_mutex_lock(&e->lock);
     e->stats.n_prompt_tokens += (uint64_t)plan->n_prompt_tokens;
     pthread_mutex_unlock(&e->lock);
     rp__sched_commit(&e->sched);
     for (int32_t i = 0; i < plan->n_items; i++) {
         int32_t n_rows = plan->items[i].n_rows;
-        if (n_rows) take_rows(e, &plan->items[i], logits, now);
-        logits += (size_t)n_rows * (size_t)e->sampler.n_vocab;
+        if (n_rows) take_rows(e, &plan->items[i], row, now);
+        row += n_rows;
     }
 }
 

@@ -46,6 +46,7 @@ void rp__parts_clear(rp__parts *p) {
 }
 
 void rp__parts_begin(rp__parts *p, const rp__batch *whole) {
+    p->part.is_greedy = whole->is_greedy;
     for (int32_t i = 0; i < whole->n_tokens; i++) p->row[i] = -1;
     for (int32_t i = 0; i < whole->n_rows; i++) p->row[whole->rows[i]] = i;
     for (int32_t s = 0; s < whole->n_seqs; s++) p->next[s] = p->end[s] = 0;

@@ -101,11 +101,18 @@ static void add_penalties(rp__sampler *s, const rp_sampling *p, const int32_t *h
     }
 }
 
+static bool has_adjustments(const rp_sampling *p) {
+    return p->n_logit_bias || p->repetition_penalty != 1.0f || p->presence_penalty != 0 ||
+           p->frequency_penalty != 0;
+}
+
+bool rp__sampling_is_greedy(const rp_sampling *p) {
+    return p->temperature == 0 && !has_adjustments(p);
+}
+
 static const float *adjust(rp__sampler *s, const float *logits, const rp_sampling *p,
                            const int32_t *history, size_t n, size_t n_prompt) {
-    if (!p->n_logit_bias && p->repetition_penalty == 1.0f && p->presence_penalty == 0 &&
-        p->frequency_penalty == 0)
-        return logits;
+    if (!has_adjustments(p)) return logits;
     memcpy(s->logits, logits, (size_t)s->n_vocab * sizeof *logits);
     for (size_t i = 0; i < p->n_logit_bias; i++) {
         float *l = &s->logits[p->logit_bias[i].id];

@@ -24,6 +24,9 @@ typedef struct rp__sampler {
     int32_t *counts;           /* [V] zero between calls */
 } rp__sampler;
 
+/* True when the next token is always that of the largest logit. */
+bool rp__sampling_is_greedy(const rp_sampling *p);
+
 rp_status rp__sampler_init(rp__sampler *s, int32_t n_vocab, rp_error *err);
 void rp__sampler_clear(rp__sampler *s);
 

@@ -143,7 +143,7 @@ void rp__stepper_clear(rp__stepper *s) {
     rp__buffer_destroy(s->cache, NULL);
     rp__batch_clear(&s->batch);
     rp__parts_clear(&s->parts);
-    void *memory[] = {s->staging, s->known, s->logits, s->part_logits};
+    void *memory[] = {s->staging, s->known, s->logits, s->part_logits, s->best, s->part_best};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) rp__free(memory[i]);
     *s = (rp__stepper){0};
 }
@@ -159,8 +159,11 @@ static rp_status alloc_host(rp__stepper *s, rp_error *err) {
     s->staging = rp__calloc(1, s->bytes[RP_SIDE_DEVICE].inputs);
     s->known = rp__calloc(1, s->bytes[RP_SIDE_DEVICE].inputs);
     s->logits = rp__calloc(n, row);
-    if (align) s->part_logits = rp__calloc(n, row);
-    if (s->staging && s->known && s->logits && (s->part_logits || !align)) return RP_OK;
+    s->best = rp__calloc(n, sizeof *s->best);
+    s->part_logits = align ? rp__calloc(n, row) : NULL;
+    s->part_best = align ? rp__calloc(n, sizeof *s->best) : NULL;
+    bool has_parts = !align || (s->part_logits && s->part_best);
+    if (s->staging && s->known && s->logits && s->best && has_parts) return RP_OK;
     return rp__fail(err, RP_ENOMEM, "out of memory for the inputs and logits of a step");
 }
 
@@ -369,27 +372,42 @@ static size_t row_bytes(const rp__stepper *s) {
     return (size_t)s->model->h.n_vocab * sizeof *s->logits;
 }
 
-static rp_status read_logits(rp__stepper *s, const rp__program *p, float *to, rp_error *err) {
-    const rp__slot_info *out = &p->slots[rp__program_find(p, "logits")];
-    return rp__buffer_read(s->memory[out->result].outputs, out->home[out->result].place, to,
-                           (size_t)s->batch.n_rows * row_bytes(s), err);
+static rp_status read_output(rp__stepper *s, const rp__program *p, rp__slot slot, void *to,
+                             size_t bytes, rp_error *err) {
+    const rp__slot_info *out = &p->slots[slot];
+    return rp__buffer_read(s->memory[out->result].outputs, out->home[out->result].place, to, bytes,
+                           err);
 }
 
-static rp_status run_batch(rp__stepper *s, float *logits, rp_error *err) {
+/* The rows of logits, or of greedy steps the best tokens alone where the device picked them. */
+static rp_status read_results(rp__stepper *s, const rp__program *p, float *logits, int32_t *best,
+                              rp_error *err) {
+    size_t n = (size_t)s->batch.n_rows;
+    rp__slot picked = s->batch.is_greedy ? rp__program_find(p, "best") : RP_NO_SLOT;
+    s->has_best = picked != RP_NO_SLOT;
+    if (s->has_best) return read_output(s, p, picked, best, n * sizeof *best, err);
+    return read_output(s, p, rp__program_find(p, "logits"), logits, n * row_bytes(s), err);
+}
+
+static rp_status run_batch(rp__stepper *s, float *logits, int32_t *best, rp_error *err) {
     const rp__batch *b = &s->batch;
     int i = rp__bucket_find(s->buckets, s->n_buckets, b->n_tokens, b->n_seqs, b->n_rows);
     rp__assert(i >= 0 && b->n_tokens > 0, "no bucket holds %d tokens of %d sequences",
                (int)b->n_tokens, (int)b->n_seqs);
     const rp__program *p = rp__choice_next(&s->choices[i], &s->replay);
     RP_TRY(run_bucket(s, &s->choices[i], p, err));
-    return b->n_rows ? read_logits(s, p, logits, err) : RP_OK;
+    return b->n_rows ? read_results(s, p, logits, best, err) : RP_OK;
 }
 
-static void take_part_logits(rp__stepper *s) {
+static void take_part_results(rp__stepper *s) {
     size_t n = row_bytes(s);
-    for (int32_t i = 0; i < s->parts.part.n_rows; i++)
-        memcpy((char *)s->logits + (size_t)s->parts.from[i] * n,
-               (char *)s->part_logits + (size_t)i * n, n);
+    for (int32_t i = 0; i < s->parts.part.n_rows; i++) {
+        size_t row = (size_t)s->parts.from[i];
+        if (s->has_best)
+            s->best[row] = s->part_best[i];
+        else
+            memcpy((char *)s->logits + row * n, (char *)s->part_logits + (size_t)i * n, n);
+    }
 }
 
 static rp_status run_parts(rp__stepper *s, rp_error *err) {
@@ -398,8 +416,8 @@ static rp_status run_parts(rp__stepper *s, rp_error *err) {
     rp__parts_begin(&s->parts, &whole);
     while (st >= 0 && rp__parts_next(&s->parts, &whole)) {
         s->batch = s->parts.part;
-        st = run_batch(s, s->part_logits, err);
-        if (st >= 0) take_part_logits(s);
+        st = run_batch(s, s->part_logits, s->part_best, err);
+        if (st >= 0) take_part_results(s);
     }
     s->batch = whole;
     return st;
@@ -407,7 +425,7 @@ static rp_status run_parts(rp__stepper *s, rp_error *err) {
 
 rp_status rp__stepper_run(rp__stepper *s, rp_error *err) {
     bool is_one = !s->parts.align || s->batch.n_tokens == s->batch.n_seqs;
-    return is_one ? run_batch(s, s->logits, err) : run_parts(s, err);
+    return is_one ? run_batch(s, s->logits, s->best, err) : run_parts(s, err);
 }
 
 static rp_status measure_program(rp__stepper *s, rp__program *p, int32_t n_pairs, double *samples,

@@ -43,7 +43,10 @@ typedef struct rp__stepper {
     unsigned char *known;   /* as they stand on the device: what is the same is not written again */
     size_t n_known;         /* bytes of it; 0: nothing is known */
     float *logits;          /* [max_seqs, V] of the last step */
+    int32_t *best;          /* [max_seqs] the best token of each row, when has_best */
     float *part_logits;     /* [max_seqs, V] of a part of it */
+    int32_t *part_best;
+    bool has_best; /* the last step was greedy, on a device that picks tokens: no logits */
 } rp__stepper;
 
 /* Dry run: builds every bucket's program and knows all bytes. Nothing is allocated on the device
@@ -62,7 +65,7 @@ void rp__stepper_clear(rp__stepper *s);
 /* Copies a KV block, before the step that is run next. */
 rp_status rp__stepper_copy_block(rp__stepper *s, int32_t from, int32_t to, rp_error *err);
 
-/* Runs s->batch. On success s->logits has n_rows rows of V. n_tokens <= max_tokens, n_seqs and
+/* Runs s->batch. On success s->logits has n_rows rows of V, or s->best as many tokens. n_tokens <= max_tokens, n_seqs and
  * n_rows <= max_seqs. */
 rp_status rp__stepper_run(rp__stepper *s, rp_error *err);
 

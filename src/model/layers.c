@@ -130,6 +130,14 @@ static void advance_positions(rp__program *p, const rp__step_slots *in) {
     rp__program_op(p, &op, 1, &in->pos, 1, &in->pos);
 }
 
+/* Beside the logits, which are read where anybody wants more than the best token. */
+static void pick_tokens(rp__program *p, rp__slot logits) {
+    if (p->error.code || !rp__device_props(p->device)->picks_tokens) return;
+    rp__slot best = rp__program_output(p, "best", RP_I32, 1, shape(p, logits)->dim);
+    rp_op op = {.kind = RP_OP_ARGMAX, .label = "best"};
+    rp__program_op(p, &op, 1, &logits, 1, &best);
+}
+
 void rp__layer_head(rp__program *p, const rp__model *m, const rp__step_slots *in, rp__slot x) {
     rp__program_live(p, in->live_rows);
     rp__slot rows = rp__layer_gather(p, x, in->rows);
@@ -141,5 +149,6 @@ void rp__layer_head(rp__program *p, const rp__model *m, const rp__step_slots *in
     rp__slot operands[] = {matmul_input(p, m, h, w), rp__program_const(p, "output", w),
                            rp__program_const(p, "output", &m->head.b)};
     rp__program_op(p, &op, 3, operands, 1, &logits);
+    pick_tokens(p, logits);
     advance_positions(p, in);
 }

@@ -129,30 +129,86 @@ static void make_ids(int32_t *ids, int n, int seed) {
     for (int i = 0; i < n; i++) ids[i] = (i * 37 + seed * 11 + i * i % 7) % 250;
 }
 
-static void feed(const rp_tiny_config *c, int n_seqs, int n, int chunk, float **out,
-                 rp__replay_stats *stats) {
-    rp_tiny t;
-    int32_t ids[2][256];
-    rp_tiny_open(&t, c);
-    for (int s = 0; s < n_seqs; s++) make_ids(ids[s], n, s);
-    rp_tiny_feed(&t, n_seqs, (const int32_t *[]){ids[0], ids[1]}, n, chunk, out);
-    *stats = t.stepper.replay.stats;
-    rp_tiny_close(&t);
+enum { VOCAB = 272, MAX_SEQS = 8 };
+
+/* n tokens of each of the sequences, one per step; logits [n_seqs, n, V]. */
+static void feed(rp_tiny *t, int n_seqs, int n, float *logits) {
+    static int32_t ids[MAX_SEQS][256];
+    const int32_t *in[MAX_SEQS];
+    float *out[MAX_SEQS];
+    for (int s = 0; s < n_seqs; s++) {
+        make_ids(ids[s], n, s);
+        in[s] = ids[s];
+        out[s] = logits + (size_t)s * (size_t)n * VOCAB;
+    }
+    rp_tiny_feed(t, n_seqs, in, n, 1, out);
 }
 
 static float *logits_of(const rp_tiny_config *c, int n_seqs, int n, rp__replay_stats *stats) {
-    enum { VOCAB = 272 };
-    size_t rows = (size_t)n * VOCAB;
-    float *out = rp__calloc(2 * rows, sizeof *out);
-    feed(c, n_seqs, n, 1, (float *[]){out, out + rows}, stats);
+    rp_tiny t;
+    float *out = rp__calloc((size_t)n_seqs * (size_t)n * VOCAB, sizeof *out);
+    rp_tiny_open(&t, c);
+    feed(&t, n_seqs, n, out);
+    *stats = t.stepper.replay.stats;
+    rp_tiny_close(&t);
     return out;
+}
+
+/* Batches of these sizes, one after the other, against the CPU. */
+static void check_batches(rp_tiny *t, const rp_tiny_config *on_cpu, const int *sizes, int n_sizes,
+                          int n) {
+    rp__replay_stats stats;
+    float *wanted = logits_of(on_cpu, MAX_SEQS, n, &stats);
+    size_t each = (size_t)n * VOCAB;
+    float *found = rp__calloc(MAX_SEQS * each, sizeof *found);
+    agreement all = {0};
+    for (int i = 0; i < n_sizes; i++) {
+        feed(t, sizes[i], n, found);
+        agreement a = compare(found, wanted, sizes[i] * n, VOCAB);
+        all.worst = fmax(all.worst, a.worst);
+        all.widest = fmax(all.widest, a.widest);
+        all.n_rows += a.n_rows;
+        all.n_other += a.n_other;
+    }
+    check_agreement("batches", all, logit_bound);
+    rp__free(wanted);
+    rp__free(found);
+}
+
+/* Four traces alive, in changing order, with and without padding. */
+RP_TEST(tenstorrent, batches_of_every_size) {
+    static const int sizes[] = {8, 1, 3, 2, 7, 4, 1, 5, 8, 2, 6, 3};
+    RP_NEED_TTNN();
+    rp_tiny_config on_cpu = rp_tiny_default("fixtures/tiny/llama3"), c = ttnn_model(on_cpu.path);
+    c.max_seqs = MAX_SEQS;
+    rp_tiny t;
+    rp_tiny_open(&t, &c);
+    check_batches(&t, &on_cpu, sizes, sizeof sizes / sizeof *sizes, 5);
+    assert_int_equal(t.stepper.replay.stats.n_captures, 4);
+    assert_int_equal(rp__device_get_stats(t.device).live_graphs, 4);
+    assert_int_equal(t.stepper.replay.stats.n_recaptures, 0);
+    rp_tiny_close(&t);
+}
+
+/* Room for one trace: each change of the batch captures again, and positions are right after it,
+ * across the border of a block. */
+RP_TEST(tenstorrent, captured_again_after_a_batch_change) {
+    static const int sizes[] = {1, 2, 1, 2, 1};
+    RP_NEED_TTNN();
+    rp_tiny_config on_cpu = rp_tiny_default("fixtures/tiny/qwen3"), c = ttnn_model(on_cpu.path);
+    c.max_graphs = 1;
+    rp_tiny t;
+    rp_tiny_open(&t, &c);
+    check_batches(&t, &on_cpu, sizes, sizeof sizes / sizeof *sizes, 36);
+    assert_true(t.stepper.replay.stats.n_recaptures >= 3);
+    assert_int_equal(rp__device_get_stats(t.device).live_graphs, 1);
+    rp_tiny_close(&t);
 }
 
 /* One trace, 200 replays in a row, over the borders of blocks: no drift away from the CPU. */
 RP_TEST(tenstorrent, two_hundred_replays_across_blocks) {
-    enum { STEPS = 202, VOCAB = 272 };
+    enum { STEPS = 202 };
     RP_NEED_TTNN();
-    if (rp_test_ttnn_is_real()) RP_SKIP("too long for the simulator");
     rp__replay_stats stats;
     rp_tiny_config on_cpu = rp_tiny_default("fixtures/tiny/llama3"), c = ttnn_model(on_cpu.path);
     on_cpu.n_ctx = c.n_ctx = 256;
@@ -167,32 +223,16 @@ RP_TEST(tenstorrent, two_hundred_replays_across_blocks) {
 /* Two sequences side by side, then one alone, then two again: two traces alive, taking turns, and
  * positions that are right after each change. */
 RP_TEST(tenstorrent, two_step_sizes_take_turns) {
-    enum { STEPS = 40, VOCAB = 272 };
+    enum { STEPS = 40 };
     RP_NEED_TTNN();
-    if (rp_test_ttnn_is_real()) RP_SKIP("too long for the simulator");
-    rp__replay_stats stats;
+    static const int sizes[] = {1, 2, 1, 2, 1, 2};
     rp_tiny_config on_cpu = rp_tiny_default("fixtures/tiny/qwen3"), c = ttnn_model(on_cpu.path);
-    size_t size = STEPS * VOCAB;
-    float *wanted = logits_of(&on_cpu, 2, STEPS, &stats),
-          *found = rp__calloc(2 * size, sizeof *found);
     rp_tiny t;
-    int32_t ids[2][256];
-    for (int s = 0; s < 2; s++) make_ids(ids[s], STEPS, s);
     rp_tiny_open(&t, &c);
-    for (int round = 0; round < 3; round++)
-        for (int n_seqs = 1; n_seqs <= 2; n_seqs++) {
-            float *out[] = {found, found + size};
-            rp_tiny_feed(&t, n_seqs, (const int32_t *[]){ids[0], ids[1]}, STEPS / 2, 1, out);
-            for (int s = 0; s < n_seqs; s++) {
-                agreement a = compare(out[s], wanted + (size_t)s * size, STEPS / 2, VOCAB);
-                check_agreement(n_seqs == 1 ? "alone" : "two", a, logit_bound);
-            }
-        }
+    check_batches(&t, &on_cpu, sizes, sizeof sizes / sizeof *sizes, STEPS / 2);
     assert_int_equal(t.stepper.replay.stats.n_captures, 2);
     assert_int_equal(rp__device_get_stats(t.device).live_graphs, 2);
     rp_tiny_close(&t);
-    rp__free(wanted);
-    rp__free(found);
 }
 
 /* What crosses between host and device per replayed step: inputs in, logits out, nothing else. */
@@ -219,9 +259,8 @@ RP_TEST(tenstorrent, a_decode_step_writes_its_inputs_and_reads_its_logits) {
 
 /* Block floats of 8 bits: coarser weights, the same answers but for what they round. */
 RP_TEST(tenstorrent, weights_as_block_floats) {
-    enum { STEPS = 24, VOCAB = 272 };
+    enum { STEPS = 24 };
     RP_NEED_TTNN();
-    if (rp_test_ttnn_is_real()) RP_SKIP("too long for the simulator");
     rp__replay_stats stats;
     char options[600];
     rp_tiny_config on_cpu = rp_tiny_default("fixtures/tiny/llama3"), c = ttnn_model(on_cpu.path);
@@ -292,7 +331,7 @@ static void check_position(int pos, const float *found, const float *wanted, int
 
 /* A whole model with real weights, through 30 layers of BF16: the CPU's answer, and the same bits
  * eager and replayed. */
-RP_TEST(tenstorrent, smollm2_whole) {
+RP_TEST(tenstorrent, whole_smollm2_decodes) {
     RP_NEED_TTNN();
     if (access(rp_test_smollm2(), R_OK) != 0) RP_SKIP("tools/fetch_model.py smollm2 was not run");
     rp_tiny_config on_cpu = rp_tiny_default(rp_test_smollm2()), c = ttnn_model(on_cpu.path);
@@ -321,9 +360,8 @@ RP_TEST(tenstorrent, smollm2_whole) {
 /* Norm and rope on the host, as others found it faster op by op: each piece between is a trace, and
  * reads what the one before it made. */
 RP_TEST(tenstorrent, pieces_between_host_ops_are_traces) {
-    enum { STEPS = 40, VOCAB = 272 };
+    enum { STEPS = 40 };
     RP_NEED_TTNN();
-    if (rp_test_ttnn_is_real()) RP_SKIP("too long for the simulator");
     rp__replay_stats stats;
     rp_tiny_config on_cpu = rp_tiny_default("fixtures/tiny/qwen3"), c = ttnn_model(on_cpu.path);
     float *wanted = logits_of(&on_cpu, 2, STEPS, &stats);

@@ -64,6 +64,14 @@ def test_a_replayed_step_calls_nothing_but_its_inputs_the_trace_and_one_read():
     sizes = [[c[6] for c in step[:-2]] for step in replayed]  # bytes
     assert all(sum(s) < 64 for s in sizes), sizes
     assert sum(s not in ([4], [4, 4]) for s in sizes) <= 3
+    # Greedy: the token that the device picked is read, and no logits.
+    assert all(step[-1][5] == "u32" for step in replayed)
+
+
+def test_logits_are_read_where_they_are_wanted():
+    sampled = run("-n", "8", "--temperature", "1", "--device", "tenstorrent", "--capture", "on")
+    assert sampled.returncode == 0, sampled.stderr
+    assert all(step[-1][5] == "tile" for step in steps(sampled.stderr))
 
 
 def test_the_tokens_are_those_of_the_processor():

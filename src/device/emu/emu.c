@@ -609,6 +609,7 @@ static void emu_properties(void *self, rp_device_properties *out) {
     out->watchdog_us = emu->watchdog_us;
     out->advances_positions = emu->advances_positions;
     out->prompt_align = emu->prompt_align;
+    out->picks_tokens = emu->picks_tokens;
     out->host_rules = emu->host_rules;
 }
 

@@ -15,6 +15,7 @@
  *   live_rows=0|1       honours rp_op.live; else padded rows are computed
  *   advance=0|1         asks for positions that advance on the device
  *   prompt_align=N      asks for prompts as steps of their own, cut at multiples of N positions
+ *   picks=0|1           asks for the best token of each row as a result of its own
  *   queues=1|2          a second queue for copies
  *   fail_alloc_at=N     the N-th alloc fails
  *   launch_fail_at=N    the N-th run or replay fails, the device lives on

@@ -182,7 +182,7 @@ typedef struct rp__emu {
     rp__emu_profile profile;
     const rp__body_set *bodies;
     bool has_live_rows, has_capture, records_only, hides_temporaries, advances_positions,
-        hides_estimates;
+        hides_estimates, picks_tokens;
     uint32_t n_queues, prompt_align;
     size_t graph_region; /* 0: dynamic */
     uint64_t fail_alloc_at, launch_fail_at;

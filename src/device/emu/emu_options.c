@@ -139,6 +139,10 @@ static rp_status set_prompt_align(rp__emu *emu, const char *value, rp_error *err
     return RP_OK;
 }
 
+static rp_status set_picks(rp__emu *emu, const char *value, rp_error *err) {
+    return read_bool(value, &emu->picks_tokens, err);
+}
+
 static rp_status set_queues(rp__emu *emu, const char *value, rp_error *err) {
     static const char *const choices[] = {"1", "2"};
     int i;
@@ -187,6 +191,7 @@ static const emu_option options[] = {
     {"live_rows", set_live_rows},
     {"advance", set_advance},
     {"prompt_align", set_prompt_align},
+    {"picks", set_picks},
     {"queues", set_queues},
     {"fail_alloc_at", set_fail_alloc_at},
     {"launch_fail_at", set_launch_fail_at},

@@ -47,8 +47,8 @@ class Glue:
         self.constants = {}  # small tables that ops need, made once
         self.kept = {}  # trace -> tensors that its ops made on the way
         self.trace = None  # being captured
-        self.log = os.environ.get("REPRISE_TTNN_LOG")  # every request, on standard error
-        self.spent = {}  # function -> calls and seconds, shown at the end when logging
+        self.log = os.environ.get("REPRISE_TTNN_LOG")  # on standard error: "times", or every request
+        self.spent = {}  # function -> calls and seconds with the reading of requests, shown at the end
 
     # ---- the device ----
 
@@ -497,22 +497,23 @@ class Glue:
     # ---- requests ----
 
     def run(self, c):
-        begin = time.perf_counter()
         result = getattr(self, c.name)(c)
-        answer = b""
         if isinstance(result, bytes):
-            answer = result
-        elif c.out:
+            return result
+        if c.out:
             self.table.update((n, t) for n, t in zip(c.out, result) if n)
-        n, seconds = self.spent.get(c.name, (0, 0.0))
-        self.spent[c.name] = n + 1, seconds + time.perf_counter() - begin
-        return answer
+        return b""
+
+    def note_time(self, name, begin):
+        n, seconds = self.spent.get(name, (0, 0.0))
+        self.spent[name] = n + 1, seconds + time.perf_counter() - begin
 
     def serve(self, stream):
         failure = None
         while text := stream.readline():
-            if self.log:
+            if self.log and self.log != "times":
                 print(f"ttnn: {text.decode().strip()}", file=sys.stderr, flush=True)
+            begin = time.perf_counter()
             line = json.loads(text)
             name, n_bytes, wants_answer = line[0], line[6], line[7]
             answer = b""
@@ -525,6 +526,7 @@ class Glue:
                     failure = ("missing", str(e))
                 except Exception as e:  # whatever ttnn raises goes to the engine
                     failure = failure or ("error", f"{name}: {describe(e)}")
+            self.note_time(name, begin)
             if not wants_answer:
                 continue
             word, body = (failure[0], failure[1].encode()) if failure else ("ok", answer)

@@ -177,6 +177,7 @@ static void tt_properties(void *self, rp_device_properties *out) {
     out->hides_temporaries = true;
     out->prompt_align = RP_TT_BLOCK;
     out->advances_positions = true;
+    out->picks_tokens = true;
     /* As others measured it on a P150 driven op by op. */
     if (d->is_hybrid) out->host_rules = "norm:rows<32=host rope:rows<64=host";
 }

@@ -15,6 +15,7 @@ from project import FIXTURES
 
 FAKE = Path(__file__).parent / "fake"
 PROMPT = ["--raw", "-p", "Hello there", "--ignore-eos", "--temperature", "0"]
+PICKING = ["--device", "tenstorrent", "--device-options", "pick=1"]
 SIZES = ["-c", "128", "-np", "1", "--max-num-batched-tokens", "16"]
 
 pytestmark = pytest.mark.skipif(not REPRISE.exists(), reason=f"{REPRISE} is not built")
@@ -52,7 +53,7 @@ def steps(stderr):
 
 
 def test_a_replayed_step_calls_nothing_but_its_inputs_the_trace_and_one_read():
-    answer = run("-n", "70", "--device", "tenstorrent", "--capture", "on")
+    answer = run("-n", "70", *PICKING, "--capture", "on")
     assert answer.returncode == 0, answer.stderr
     replayed = steps(answer.stderr)[2:]
     assert len(replayed) > 60
@@ -69,14 +70,16 @@ def test_a_replayed_step_calls_nothing_but_its_inputs_the_trace_and_one_read():
 
 
 def test_logits_are_read_where_they_are_wanted():
-    sampled = run("-n", "8", "--temperature", "1", "--device", "tenstorrent", "--capture", "on")
-    assert sampled.returncode == 0, sampled.stderr
-    assert all(step[-1][5] == "tile" for step in steps(sampled.stderr))
+    for options in (["--temperature", "1", *PICKING], ["--device", "tenstorrent"]):
+        answer = run("-n", "8", *options, "--capture", "on")
+        assert answer.returncode == 0, answer.stderr
+        assert all(step[-1][5] == "tile" for step in steps(answer.stderr))
 
 
 def test_the_tokens_are_those_of_the_processor():
-    on_device = run("-n", "24", "--device", "tenstorrent", "--capture", "on")
-    assert on_device.stdout == run("-n", "24").stdout != ""
+    on_processor = run("-n", "24").stdout
+    for options in (PICKING, ["--device", "tenstorrent"]):
+        assert run("-n", "24", *options, "--capture", "on").stdout == on_processor != ""
 
 
 def test_explain_shows_what_crosses_for_ops_on_the_host():

@@ -112,6 +112,7 @@ typedef struct rp__tt {
     rp__ttnn_info info;
     const char *weight_type; /* "bf16", "bfloat8_b" or "bfloat4_b" */
     bool is_hybrid;          /* asks for a placement with small ops on the host as well */
+    bool picks_tokens;
     rp__ttnn_id last_id;
     int64_t last_graph;
     rp__tt_buffer *buffers;

@@ -4,6 +4,7 @@
  * Options (--device-options key=value,...):
  *   weights=bf16|bfloat8_b|bfloat4_b   what matrices are held in (bf16)
  *   hybrid=0|1                         plan steps with small ops on the host, too (0)
+ *   pick=0|1                           end steps with argmax, for greedy ones to read (0)
  *   trace_region=BYTES                 memory set apart for traces (0: ttnn makes it as needed)
  *   python=PATH                        the interpreter that has ttnn (REPRISE_TTNN_PYTHON)
  *
@@ -80,7 +81,7 @@ rp__ttnn_id rp__tt_temporary(rp__tt *d) {
 typedef struct settings {
     rp__ttnn_config ttnn;
     const char *weight_type;
-    bool is_hybrid;
+    bool is_hybrid, picks_tokens;
     char text[OPTION_CAP];
 } settings;
 
@@ -94,15 +95,17 @@ static rp_status set_weights(settings *s, const char *value, rp_error *err) {
     return rp__fail(err, RP_EINVAL, "weights=%s: expected bf16, bfloat8_b or bfloat4_b", value);
 }
 
+static rp_status set_switch(const char *key, const char *value, bool *to, rp_error *err) {
+    *to = !strcmp(value, "1");
+    if (*to || !strcmp(value, "0")) return RP_OK;
+    return rp__fail(err, RP_EINVAL, "%s=%s: expected 0 or 1", key, value);
+}
+
 static rp_status set_option(settings *s, const char *key, const char *value, rp_error *err) {
     char *end;
     if (!strcmp(key, "weights")) return set_weights(s, value, err);
-    if (!strcmp(key, "hybrid")) {
-        s->is_hybrid = !strcmp(value, "1");
-        return s->is_hybrid || !strcmp(value, "0")
-                   ? RP_OK
-                   : rp__fail(err, RP_EINVAL, "hybrid=%s: expected 0 or 1", value);
-    }
+    if (!strcmp(key, "hybrid")) return set_switch(key, value, &s->is_hybrid, err);
+    if (!strcmp(key, "pick")) return set_switch(key, value, &s->picks_tokens, err);
     if (!strcmp(key, "python")) {
         s->ttnn.python = value;
         return RP_OK;
@@ -110,7 +113,7 @@ static rp_status set_option(settings *s, const char *key, const char *value, rp_
     if (strcmp(key, "trace_region"))
         return rp__fail(err, RP_EINVAL,
                         "the tenstorrent device has no option \"%s\"; there are: weights, "
-                        "hybrid, trace_region, python",
+                        "hybrid, pick, trace_region, python",
                         key);
     s->ttnn.trace_region_bytes = strtoull(value, &end, 10);
     return *value >= '0' && *value <= '9' && !*end
@@ -152,6 +155,7 @@ static rp_status tt_open(const rp_device_config *config, void **self, rp_error *
     }
     d->weight_type = s.weight_type;
     d->is_hybrid = s.is_hybrid;
+    d->picks_tokens = s.picks_tokens;
     *self = d;
     return RP_OK;
 }
@@ -177,7 +181,7 @@ static void tt_properties(void *self, rp_device_properties *out) {
     out->hides_temporaries = true;
     out->prompt_align = RP_TT_BLOCK;
     out->advances_positions = true;
-    out->picks_tokens = true;
+    out->picks_tokens = d->picks_tokens;
     /* As others measured it on a P150 driven op by op. */
     if (d->is_hybrid) out->host_rules = "norm:rows<32=host rope:rows<64=host";
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cpu/body.h"
+#include "device/cpu/isa.h"
 #include "device/op.h"
 #include "tensor/view.h"
 #include "test.h"
@@ -122,34 +122,22 @@ static rp_status run_fast(corpus_machine *m, corpus_placed *p, int variant, rp_e
     return run_bodies(m, p, variant, err);
 }
 
-static void run_named_set(const char *name) {
+RP_TEST(corpus, every_set_of_fast_bodies_that_this_machine_runs) {
     const rp__body_set *set;
-    rp_error err = {0};
-    if (rp__body_choose(name, &set, &err) < 0) RP_SKIP(err.message);
-    run_set(set, CORPUS_FLOAT, run_fast);
-}
-
-RP_TEST(corpus, generic_bodies) {
-    run_named_set("generic");
-}
-RP_TEST(corpus, avx2_bodies) {
-    run_named_set("avx2");
-}
-RP_TEST(corpus, avx512_bodies) {
-    run_named_set("avx512");
-}
-RP_TEST(corpus, avx512vnni_bodies) {
-    run_named_set("avx512vnni");
+    for (int i = 0; (set = rp__body_at(i)) != &rp__body_reference; i++)
+        if (set->is_available())
+            run_set(set, CORPUS_FLOAT, run_fast);
+        else
+            print_message("%s: not on this machine\n", set->name);
 }
 
 /* Sums of whole numbers are exact, and the F32 steps around them the same. */
 RP_TEST(corpus, products_of_8_bit_activations_have_the_same_bits_in_all_sets_that_fuse) {
-    static const char *const names[] = {"avx2", "avx512", "avx512vnni"};
+    const rp__body_set *set;
     uint64_t digest = 0;
-    for (int i = 0; i < 3; i++) {
-        const rp__body_set *set;
+    for (int i = 0; (set = rp__body_at(i)) != &rp__body_generic; i++) {
         rp_corpus_result r;
-        if (rp__body_choose(names[i], &set, NULL) < 0) continue;
+        if (!set->is_available()) continue;
         corpus_machine m = machine_of(set, CORPUS_FLOAT, run_fast);
         m.n_variants = 1;
         rp_corpus_run_machine(&m, "q8 x", &r);

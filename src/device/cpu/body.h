@@ -29,7 +29,7 @@ typedef enum rp__peak { RP__PEAK_F32, RP__PEAK_BF16, RP__PEAK_INT8, RP__N_PEAKS 
 
 /* A set of bodies: NULL rows fall back to the reference set. */
 typedef struct rp__body_set {
-    const char *name; /* "reference", "generic", "avx2", "avx512", "avx512vnni" */
+    const char *name; /* "reference", "generic", "avx2", ... (isa.h) */
     bool (*is_available)(void);
     rp__body_fn fn[RP_N_OPS];
     /* A second phase, or NULL: run by all workers after all have left fn, when they were given
@@ -48,7 +48,7 @@ extern const rp__body_set
  * not available). */
 rp_status rp__body_choose(const char *isa, const rp__body_set **out, rp_error *err);
 
-/* The sets compiled in, best first; NULL past the end. */
+/* The sets compiled in, best first, the last two generic and reference; NULL past the end. */
 const rp__body_set *rp__body_at(int i);
 
 /* Scratch bytes per worker that any set needs for this op. */

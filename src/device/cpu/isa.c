@@ -2,6 +2,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 #include <stdio.h>
 #include <strings.h>
@@ -13,15 +16,23 @@ bool rp__isa_has_generic(void) {
 }
 
 #if defined(__x86_64__)
-/* clang 14 does not know the name "f16c". */
+/* clang 14 does not know the names "f16c" and "avxvnni". */
 static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
+static bool has_avxvnni(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4);
+}
+
 bool rp__isa_has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
            __builtin_cpu_supports("bmi2");
+}
+bool rp__isa_has_avxvnni(void) {
+    return rp__isa_has_avx2() && has_avxvnni();
 }
 bool rp__isa_has_avx512(void) {
     return rp__isa_has_avx2() && __builtin_cpu_supports("avx512f") &&
@@ -31,12 +42,24 @@ bool rp__isa_has_avx512(void) {
 bool rp__isa_has_avx512vnni(void) {
     return rp__isa_has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
+#elif defined(__aarch64__)
+bool rp__isa_has_neon(void) {
+    return true; /* arm64's calling convention needs it */
+}
+bool rp__isa_has_neondot(void) {
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+}
+bool rp__isa_has_neoni8mm(void) {
+    return rp__isa_has_neondot() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM);
+}
 #endif
 
 /* Best first. */
 static const rp__body_set *const sets[] = {
 #if defined(__x86_64__)
-    &rp__body_avx512vnni, &rp__body_avx512,    &rp__body_avx2,
+    &rp__body_avx512vnni, &rp__body_avx512,    &rp__body_avxvnni, &rp__body_avx2,
+#elif defined(__aarch64__)
+    &rp__body_neoni8mm, &rp__body_neondot,   &rp__body_neon,
 #endif
     &rp__body_generic,    &rp__body_reference,
 };

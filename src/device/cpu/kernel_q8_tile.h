@@ -24,11 +24,15 @@ typedef struct q8_args {
 
 /* ---- unpacking ---- */
 
+/* Columns i..i+3 as dot_small or dot_signed wants them. */
+V16_INLINE w64 q8_cell(rp__panel_traits t, const uint8_t *q, int i) {
+    w64 c = take_four(t, q, i);
+    return is_signed(t) ? w64_biased(c) : c;
+}
+
 V16_INLINE void q8_unpack_chunk(rp__panel_traits t, const uint8_t *q, uint8_t *cells) {
-    UNROLL for (int i = 0; i < RP__PANEL_CHUNK; i += 4) {
-        w64 c = take_four(t, q, i);
-        w64_store(cells + i / 4 * RP__PANEL_CELL, is_signed(t) ? w64_biased(c) : c);
-    }
+    UNROLL for (int i = 0; i < RP__PANEL_CHUNK; i += 8)
+        w64_store_two(cells + i / 4 * RP__PANEL_CELL, q8_cell(t, q, i), q8_cell(t, q, i + 4));
 }
 
 /* Columns [k0, k0 + n) of a panel; k0 is a multiple of 256. `scale` and `min` get 16 floats per
@@ -80,6 +84,35 @@ typedef struct q8_kind {
     bool has_min, is_signed;
 } q8_kind;
 
+#if defined(DOT_TWO)
+
+V16_INLINE const int8_t *q8_row_at(const q8_at *at, size_t stride, int r) {
+    return at->base[r / 3] + (size_t)(r % 3) * stride;
+}
+
+/* A group's columns, from their starts. A last row without a second is its own. */
+V16_INLINE void q8_dots(int rows, q8_kind kind, size_t stride, const int32_t *start, q8_at *at,
+                        d16 part[Q8_ROWS][TILE_PANELS]) {
+    d16x2 sum[(Q8_ROWS + 1) / 2][TILE_PANELS];
+    UNROLL for (int r = 0; r < rows; r += 2) UNROLL for (int p = 0; p < TILE_PANELS; p++)
+        sum[r / 2][p] = two_set1(start[r], start[r + 1 < rows ? r + 1 : r]);
+    for (int i = 0; i < kind.group; i += 8) {
+        UNROLL for (int r = 0; r < rows; r += 2) {
+            const int8_t *first = q8_row_at(at, stride, r);
+            const int8_t *second = q8_row_at(at, stride, r + 1 < rows ? r + 1 : r);
+            UNROLL for (int p = 0; p < TILE_PANELS; p++) sum[r / 2][p] =
+                dot_two(sum[r / 2][p], at->cells[p], first, second);
+        }
+        UNROLL for (int p = 0; p < TILE_PANELS; p++) at->cells[p] += 2 * RP__PANEL_CELL;
+        UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at->base[b] += 8;
+        if (DOT_IN_STEPS) MEMORY_CHANGES();
+    }
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) part[r][p] =
+        r % 2 ? two_second(sum[r / 2][p]) : two_first(sum[r / 2][p]);
+}
+
+#else
+
 /* The next `run` cells. */
 V16_INLINE void q8_dot_run(int rows, q8_kind kind, size_t stride, q8_at *at,
                            d16 part[Q8_ROWS][TILE_PANELS]) {
@@ -95,6 +128,7 @@ V16_INLINE void q8_dot_run(int rows, q8_kind kind, size_t stride, q8_at *at,
             UNROLL for (int p = 0; p < TILE_PANELS; p++) run[r][p] =
                 kind.is_signed ? dot_signed(run[r][p], w[p], x) : dot_small(run[r][p], w[p], x);
         }
+        if (DOT_IN_STEPS) MEMORY_CHANGES();
     }
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) part[r][p] =
         dot_end(part[r][p], run[r][p]);
@@ -109,6 +143,8 @@ V16_INLINE void q8_dots(int rows, q8_kind kind, size_t stride, const int32_t *st
         d16_set1(start[r]);
     for (int i = 0; i < kind.group / 4; i += kind.run) q8_dot_run(rows, kind, stride, at, part);
 }
+
+#endif
 
 V16_INLINE void q8_tile_n(int rows, q8_kind kind, const q8_args *a) {
     const size_t stride = a->x_stride, f_stride = a->f.stride, x_chunk_step = a->x_chunk;

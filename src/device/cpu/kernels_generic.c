@@ -1,4 +1,5 @@
 /* The fast bodies for any machine: plain C vectors, product and sum rounded apart. */
+#define SIMD_GENERIC
 #define KERNEL_SET          rp__body_generic
 #define KERNEL_NAME         "generic"
 #define KERNEL_IS_AVAILABLE rp__isa_has_generic

@@ -1,12 +1,12 @@
 /* Sixteen floats at a time: the one vocabulary in which the kernels are written.
  *
- * Included by kernels_generic.c, kernels_avx2.c and kernels_avx512.c, each compiled for its own
- * instruction set; everything here is static and always inlined, so that no function compiled for a
- * higher set can be picked by the linker for code that runs on a lower one.
+ * Included by every kernels_<set>.c, each compiled for its own instruction set; everything here is
+ * static and always inlined, so that no function compiled for a higher set can be picked by the
+ * linker for code that runs on a lower one.
  *
- * Every lane does the same IEEE operations in AVX2 and AVX-512, so those two sets give the same
- * bits. The generic set rounds between product and sum (no fused instruction is assumed) and has
- * bits of its own. */
+ * Every lane does the same IEEE operations in AVX2, AVX-512 and NEON, so those sets give the same
+ * bits. The generic set (SIMD_GENERIC) rounds between product and sum, since no fused instruction
+ * is assumed, and has bits of its own. */
 #ifndef RP_DEVICE_CPU_SIMD_H
 #define RP_DEVICE_CPU_SIMD_H
 
@@ -26,6 +26,9 @@ typedef __m512 v16;
 typedef struct v16 {
     __m256 a, b; /* lanes 0..7 and 8..15 */
 } v16;
+#elif defined(__aarch64__) && !defined(SIMD_GENERIC)
+#define V16_NEON 1
+#include "device/cpu/simd_neon.h"
 #else
 #define V16_GENERIC 1
 #include "tensor/dtype.h"
@@ -170,7 +173,7 @@ V16_INLINE float s_fma(float x, float y, float z) {
     return __builtin_fmaf(x, y, z);
 }
 
-#else
+#elif defined(V16_GENERIC)
 
 V16_INLINE v16 v16_zero(void) {
     return (v16){0};
@@ -260,7 +263,7 @@ V16_INLINE float v16_top(v16 v) { /* largest lane; NaN lanes may be lost */
         for (int i = 0; i < half; i++) f[i] = f[i] > f[i + half] ? f[i] : f[i + half];
     return f[0];
 }
-#else
+#elif !defined(V16_NEON)
 #if defined(V16_AVX512)
 V16_INLINE __m256 v16_low(v16 v) {
     return _mm512_castps512_ps256(v);
@@ -367,7 +370,7 @@ V16_INLINE void v16_to_i8(int8_t *p, v16 v) {
                                                    _mm256_extracti128_si256(both, 1)));
 }
 
-#else
+#elif defined(V16_GENERIC)
 
 V16_INLINE v16 v16_from_f16(const uint16_t *p) {
     float f[16];
@@ -375,9 +378,11 @@ V16_INLINE v16 v16_from_f16(const uint16_t *p) {
     return v16_load(f);
 }
 V16_INLINE v16 v16_from_bf16(const uint16_t *p) {
-    v16i v;
-    for (int i = 0; i < 16; i++) v[i] = (int32_t)((uint32_t)p[i] << 16);
-    return (v16)v;
+    int32_t bits[16];
+    v16 v;
+    for (int i = 0; i < 16; i++) bits[i] = (int32_t)((uint32_t)p[i] << 16);
+    memcpy(&v, bits, sizeof v);
+    return v;
 }
 V16_INLINE v16 v16_from_u8(const uint8_t *p) {
     float f[16];
@@ -415,7 +420,7 @@ V16_INLINE float s_from_f16(uint16_t h) {
 V16_INLINE uint16_t s_to_f16(float f) {
     return rp__f32_to_f16(f);
 }
-#else
+#elif !defined(V16_NEON)
 V16_INLINE float s_from_f16(uint16_t h) {
     return _cvtsh_ss(h);
 }
@@ -520,7 +525,7 @@ V16_INLINE void v16_transpose(v16 r[16]) {
     v8_transpose(aa), v8_transpose(ab), v8_transpose(ba), v8_transpose(bb);
     for (int i = 0; i < 8; i++) r[i] = (v16){aa[i], ba[i]}, r[i + 8] = (v16){ab[i], bb[i]};
 }
-#else
+#elif defined(V16_GENERIC)
 V16_INLINE void v16_transpose(v16 r[16]) {
     float m[16][16];
     for (int i = 0; i < 16; i++) v16_store(m[i], r[i]);

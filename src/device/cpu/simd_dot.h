@@ -12,7 +12,8 @@
 #include "device/cpu/simd.h"
 
 /* What w64_biased adds to every weight: sums are too large by this times the sum of x. */
-#if defined(V16_AVX512) && defined(__AVX512VNNI__)
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+#define DOT_VNNI 1
 enum { DOT_BIAS = 128 };
 #else
 enum { DOT_BIAS = 0 };
@@ -24,10 +25,18 @@ V16_INLINE int32_t four_bytes(const int8_t *p) {
     return v;
 }
 
-#if (defined(V16_AVX512) && !defined(__AVX512VNNI__)) || defined(V16_AVX2)
+#if (defined(V16_AVX512) || defined(V16_AVX2)) && !defined(DOT_VNNI)
 enum { DOT_PAIRS = 1 };
 #else
 enum { DOT_PAIRS = 0 };
+#endif
+
+/* Where compilers else load what many cells need before the first of them, most of it to the stack.
+ */
+#if defined(V16_NEON)
+enum { DOT_IN_STEPS = 1 };
+#else
+enum { DOT_IN_STEPS = 0 };
 #endif
 
 /* Keeps the compiler from holding sums in registers across groups, which are wanted for parts. */
@@ -76,7 +85,7 @@ V16_INLINE d16 d16_set1(int32_t v) {
 V16_INLINE v16 d16_to_v16(d16 d) {
     return _mm512_cvtepi32_ps(d);
 }
-#if defined(__AVX512VNNI__)
+#if defined(DOT_VNNI)
 /* In a register that nobody shares: equal starts else become copies made later, in the midst of the
  * products. */
 V16_INLINE d16 dot_begin(d16 sum) {
@@ -167,6 +176,29 @@ V16_INLINE d16 d16_set1(int32_t v) {
 V16_INLINE v16 d16_to_v16(d16 d) {
     return (v16){_mm256_cvtepi32_ps(d.a), _mm256_cvtepi32_ps(d.b)};
 }
+#if defined(DOT_VNNI)
+V16_INLINE d16 dot_begin(d16 sum) {
+    __asm__("" : "+x"(sum.a), "+x"(sum.b));
+    return sum;
+}
+V16_INLINE d16 dot_end(d16 sum, d16 now) {
+    (void)sum;
+    return now;
+}
+V16_INLINE d16 dot_small(d16 sum, w64 w, int32_t x) {
+    __m256i all = _mm256_set1_epi32(x);
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.a) : "x"(w.a), "x"(all));
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.b) : "x"(w.b), "x"(all));
+    return sum;
+}
+V16_INLINE w64 w64_biased(w64 c) {
+    const __m256i bias = _mm256_set1_epi8((char)0x80);
+    return (w64){_mm256_xor_si256(c.a, bias), _mm256_xor_si256(c.b, bias)};
+}
+V16_INLINE d16 dot_signed(d16 sum, w64 w, int32_t x) {
+    return dot_small(sum, w, x);
+}
+#else
 V16_INLINE d16 dot_begin(d16 sum) {
     (void)sum;
     return (d16){_mm256_setzero_si256(), _mm256_setzero_si256()};
@@ -190,6 +222,11 @@ V16_INLINE d16 dot_signed(d16 pairs, w64 w, int32_t x) {
     return (d16){_mm256_add_epi16(pairs.a, pairs_of_signed(w.a, all)),
                  _mm256_add_epi16(pairs.b, pairs_of_signed(w.b, all))};
 }
+#endif
+
+#elif defined(V16_NEON)
+
+#include "device/cpu/simd_dot_neon.h"
 
 #else
 
@@ -247,9 +284,17 @@ V16_INLINE d16 dot_small(d16 sum, w64 w, int32_t x) {
 
 #endif
 
-#if !(defined(V16_AVX512) && defined(__AVX512VNNI__))
+#if !defined(DOT_VNNI)
 V16_INLINE w64 w64_biased(w64 c) {
     return c;
+}
+#endif
+
+/* Two cells that tiles will meet one after the other; with DOT_TWO in an order of their own. */
+#if !defined(DOT_TWO)
+V16_INLINE void w64_store_two(uint8_t *p, w64 x, w64 y) {
+    w64_store(p, x);
+    w64_store(p + 64, y);
 }
 #endif
 

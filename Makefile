@@ -14,7 +14,8 @@ ARGS         ?=
 CONFIGURE  = cmake -G Ninja -DRP_WERROR=$(RP_WERROR) -DCMAKE_INSTALL_PREFIX=$(PREFIX) -S .
 COMPILE    = cmake --build $(1) -j $(JOBS)
 
-.PHONY: all setup build run test bench bench-sim asan ubsan tsan stress soak fuzz lint format install clean help
+.PHONY: all setup build run test build-arm64 test-arm64 bench bench-sim asan ubsan tsan stress soak fuzz lint format
+.PHONY: install clean help
 all: build
 
 setup:
@@ -30,6 +31,15 @@ run: build ## build, fetch a small model, answer a prompt: PROMPT="..." MODEL=sm
 
 test: build ## build and run every test: FILTER=part of a name for the C tests
 	@python3 tools/run_tests.py --build $(BUILD) --filter "$(FILTER)"
+
+build-arm64:
+	@tools/setup.sh build arm64
+	@sysroot=$$(tools/sysroot_arm64.sh) && $(CONFIGURE) -B $(BUILD)-arm64 \
+	    -DCMAKE_TOOLCHAIN_FILE=cmake/arm64.cmake -DCMAKE_SYSROOT=$$sysroot >/dev/null
+	@$(call COMPILE,$(BUILD)-arm64)
+
+test-arm64: build-arm64 ## build for arm64 and run C tests under qemu-user
+	@python3 tools/run_tests.py --arm64 $(BUILD)-arm64
 
 bench: build ## build, fetch a small model and measure it: MODEL=smollm2 ARGS="..."
 	@python3 tools/fetch_model.py $(MODEL)
@@ -80,8 +90,8 @@ install: build ## install below PREFIX (/usr/local); DESTDIR is honoured
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean: ## remove every build folder
-	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-ubsan $(BUILD)-tsan $(BUILD)-stress $(BUILD)-fuzz
+	rm -rf $(BUILD) $(BUILD)-arm64 $(BUILD)-asan $(BUILD)-ubsan $(BUILD)-tsan $(BUILD)-stress $(BUILD)-fuzz
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "BUILD=folder (build), RP_WERROR=ON|OFF, JOBS=n"

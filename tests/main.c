@@ -50,9 +50,22 @@ static int by_name(const void *a, const void *b) {
     return c ? c : strcmp(x->name, y->name);
 }
 
+/* Any of the filters is a part of the name, or there are none, but none that starts with '-'. */
+static bool is_wanted(const char *name, char *const *filters) {
+    bool has_any = false, has_match = false;
+    for (; *filters; filters++) {
+        if (**filters == '-') {
+            if (strstr(name, *filters + 1)) return false;
+            continue;
+        }
+        has_any = true;
+        has_match = has_match || strstr(name, *filters);
+    }
+    return has_match || !has_any;
+}
+
 int main(int argc, char **argv) {
-    const char *filter = argc > 1 ? argv[1] : "";
-    bool list = !strcmp(filter, "--list");
+    bool list = argc > 1 && !strcmp(argv[1], "--list");
     qsort(cases, n_cases, sizeof *cases, by_name);
     size_t n_run = 0;
     struct CMUnitTest *tests = calloc(n_cases ? n_cases : 1, sizeof *tests);
@@ -61,13 +74,13 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < n_cases; i++) {
         snprintf(names[n_run], sizeof *names, "%s.%s", cases[i].suite, cases[i].name);
         if (list) puts(names[n_run]);
-        if (list || !strstr(names[n_run], filter)) continue;
+        if (list || !is_wanted(names[n_run], argv + 1)) continue;
         tests[n_run] = (struct CMUnitTest){.name = names[n_run], .test_func = cases[i].fn};
         n_run++;
     }
     if (list) return 0;
     if (!n_run) {
-        fprintf(stderr, "no test matches \"%s\"; --list shows them all\n", filter);
+        fprintf(stderr, "no test matches \"%s\"; --list shows them all\n", argv[1]);
         return 2;
     }
     int failed = _cmocka_run_group_tests("reprise", tests, n_run, NULL, NULL);

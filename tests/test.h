@@ -2,8 +2,8 @@
  *
  *     RP_TEST(base, arena_aligns) { ... assert_int_equal(...); }
  *
- * `reprise-tests --list`, `reprise-tests FILTER` (a part of "suite.name"). A case that cannot run
- * here calls RP_SKIP("why"). Assertions are cmocka's. */
+ * `reprise-tests --list`, `reprise-tests FILTER...` (parts of "suite.name"; those that start with '-'
+ * leave out). A case that cannot run here calls RP_SKIP("why"). Assertions are cmocka's. */
 #ifndef RP_TESTS_TEST_H
 #define RP_TESTS_TEST_H
 

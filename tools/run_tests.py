@@ -2,7 +2,9 @@
 """Runs the C tests, the replay of the fuzz corpora and the Python tests; prints one closing line
 of totals.
 
-    tools/run_tests.py [--build build] [--filter PART]
+    tools/run_tests.py [--build build] [--filter PART] [--arm64 build-arm64]
+
+With --arm64, tests of a build for arm64 come last, under qemu-user; with it alone, only they run.
 
 Each runner's own output and closing line come first; the last line is "N passed, N failed, N
 skipped" over all of them, and the exit status is 0 only when nothing failed. A runner that dies or
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,17 +46,18 @@ def fetch():
             say(f"{arguments[0]} failed: the tests that need it skip")
 
 
-def run_c(build, name_part, totals):
-    """The runner's cases; only the lines that tell more than "it ran and passed" are shown."""
-    say("== C tests")
-    runner = build / "reprise-tests"
-    done = subprocess.run(
-        [runner, name_part] if name_part else [runner],
+def run_c(command):
+    return subprocess.run(
+        command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd=ROOT,
     )
+
+
+def count_c(done, totals):
+    """The runner's cases; only the lines that tell more than "it ran and passed" are shown."""
     for line in done.stdout.decode("utf-8", "replace").splitlines():
         if not re.match(r"\[ RUN      \]|\[       OK \]|\[  SKIPPED \]", line):
             say(line)
@@ -69,7 +73,7 @@ def run_c(build, name_part, totals):
     totals.add(passed, failed, skipped)
 
 
-def run_corpora(build, totals):
+def run_corpora(build, totals, emulator=()):
     """Each parser reads its whole corpus once; a crash, a sanitizer finding or a hang is a
     failure."""
     replays = sorted((build / "fuzz").glob("*_replay"))
@@ -84,7 +88,7 @@ def run_corpora(build, totals):
         files = sorted(str(p) for p in corpus.rglob("*") if p.is_file())
         try:
             done = subprocess.run(
-                [replay, *files],
+                [*emulator, replay, *files],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -100,6 +104,33 @@ def run_corpora(build, totals):
         totals.add(0, 1, 0)
     say(f"{passed} corpora replayed")
     totals.add(passed, 0, 0)
+
+
+# What qemu-user takes minutes for: it is about fifteen times as slow as the machine.
+SLOW = """golden. replay. tenstorrent. device. model. graphs. placement. capture. stress. choice. bits.
+    template.endless cpu.corpus corpus."""
+# Processors that qemu-user plays, and filters of the C tests there: the first has all instructions,
+# the others are for the choice of bodies.
+CHOICE = ["corpus.products", "cpu.every_machine", "cpu.options"]
+ARM64 = [
+    ("max", ["corpus.every_set"]),
+    ("max", [f"-{part}" for part in SLOW.split()]),
+    ("neoverse-n1", CHOICE),  # sdot, no smmla
+    ("cortex-a53", CHOICE),  # neither
+]
+
+
+def run_arm64(build, totals):
+    sysroot = subprocess.run(
+        [ROOT / "tools" / "sysroot_arm64.sh"], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.strip()
+    emulator = ["qemu-aarch64", "-L", sysroot, "-cpu"]
+    commands = [[*emulator, cpu, build / "reprise-tests", *filters] for cpu, filters in ARM64]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for (processor, _), done in zip(ARM64, pool.map(run_c, commands)):
+            say(f"== arm64: C tests as {processor}")
+            count_c(done, totals)
+    run_corpora(build, totals, [*emulator, "max"])
 
 
 def run_python(build, totals):
@@ -140,22 +171,30 @@ def run_python(build, totals):
     )
 
 
+def run_native(build, name_part, totals):
+    fetch()
+    say("== C tests")
+    count_c(run_c([build / "reprise-tests", *([name_part] if name_part else [])]), totals)
+    if not name_part:
+        run_corpora(build, totals)
+        run_python(build, totals)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--build", default="build")
+    parser.add_argument("--build", type=Path, help="build, unless --arm64 is given")
+    parser.add_argument("--arm64", type=Path, help="a build for arm64, tested under qemu-user")
     parser.add_argument(
         "--filter", default="", help="part of a C test's name; the other runners are left out"
     )
     args = parser.parse_args()
-    build = Path(args.build).resolve()
     totals = Totals()
-    fetch()
-    run_c(build, args.filter, totals)
-    if not args.filter:
-        run_corpora(build, totals)
-        run_python(build, totals)
+    if args.build or not args.arm64:
+        run_native((args.build or Path("build")).resolve(), args.filter, totals)
+    if args.arm64:
+        run_arm64(args.arm64.resolve(), totals)
     print(f"{totals.passed} passed, {totals.failed} failed, {totals.skipped} skipped", flush=True)
     return 1 if totals.failed or not totals.passed else 0
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks that what the project needs is on this machine, and on Debian installs it when run as root.
 #
-#   tools/setup.sh [build] [test] [browser] [fuzz] [format]      (default: build)
+#   tools/setup.sh [build] [test] [browser] [arm64] [fuzz] [format]      (default: build)
 #
 # Says nothing and changes nothing when all is there. Without root it prints the one command to run
 # and exits 1.
@@ -34,6 +34,10 @@ check_fuzz() {
     need libclang-rt-14-dev has_fuzzer_runtime
 }
 check_browser() { need chromium command -v chromium; } # for the tests of the web page
+check_arm64() { # the libraries for it: sysroot_arm64.sh
+    need gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
+    need qemu-user command -v qemu-aarch64
+}
 check_format() { need clang-format command -v clang-format; }
 check_test() { :; }
 
@@ -47,8 +51,11 @@ check() { for part in "$@"; do "check_$part"; done; }
 [ $# -gt 0 ] || set -- build
 for part in "$@"; do
     case $part in
-    build | test | browser | fuzz | format) ;;
-    *) echo "setup.sh: \"$part\" is not one of build, test, browser, fuzz, format" >&2 && exit 2 ;;
+    build | test | browser | arm64 | fuzz | format) ;;
+    *)
+        echo "setup.sh: \"$part\" is not one of build, test, browser, arm64, fuzz, format" >&2
+        exit 2
+        ;;
     esac
 done
 

@@ -87,6 +87,104 @@ static void q8_gemv(rp__panel_format format, int n, const uint8_t *w, size_t pan
     }
 }
 
+/* ---- few rows: a few panels over all of k, each weight read and unpacked once ---- */
+
+/* Rows for which cells stay in registers from one row to the next; more go in tiles. */
+enum { Q8_FEW = 8 };
+
+typedef struct q8_few_args {
+    const uint8_t *x; /* row r: x + r * x_stride */
+    size_t x_stride;
+    const x_layout *l;
+    x_factors f;
+    int n_rows;
+    int64_t k;
+} q8_few_args;
+
+/* Adds a group's products; w: its cells. */
+V16_INLINE d16 dot_cells(rp__panel_traits t, const w64 *w, const int8_t *x, d16 part) {
+    const int n_cells = t.group / 4, n_run = dot_run(t);
+    UNROLL for (int i = 0; i < n_cells; i += n_run) {
+        d16 run = dot_begin(part);
+        UNROLL for (int j = i; j < i + n_run; j++) run =
+            is_signed(t) ? dot_signed(run, w[j], four_bytes(x + 4 * j))
+                         : dot_small(run, w[j], four_bytes(x + 4 * j));
+        part = dot_end(part, run);
+    }
+    return part;
+}
+
+/* Group g of chunk c, whose q of row 0 are at x, for every row. The sums, touched once per group,
+ * lie in memory. */
+V16_INLINE void q8_few_group(rp__panel_traits t, int n, const cursor *at, const q8_few_args *a,
+                             const int8_t *x, int64_t c, int g, float *sums) {
+    const size_t stride = a->x_stride, f_at = (size_t)(2 * c + g) * a->f.stride;
+    const float *d = a->f.d + (size_t)c * a->f.stride, *sum = a->f.sum + f_at;
+    const int32_t *start = a->f.start + f_at;
+    const int n_rows = a->n_rows;
+    v16 scale[TILE_PANELS], min[TILE_PANELS];
+    w64 w[TILE_PANELS][RP__PANEL_CHUNK / 4];
+    UNROLL for (int p = 0; p < n; p++) {
+        const uint8_t *q = at[p].p + rp__panel_scale_bytes(t) * (1u + t.has_min);
+        scale[p] = group_scale(t, &at[p], g);
+        min[p] = group_min(t, &at[p], g, scale[p]);
+        UNROLL for (int i = 0; i < t.group / 4; i++) {
+            w64 cell = take_four(t, q, g * t.group + 4 * i);
+            w[p][i] = is_signed(t) ? w64_biased(cell) : cell;
+        }
+    }
+    for (int r = 0; r < n_rows; r++, x += stride) {
+        UNROLL for (int p = 0; p < n; p++, sums += RP__PANEL_ROWS) {
+            d16 part = dot_cells(t, w[p], x, d16_set1(start[r]));
+            v16 by = v16_mul(scale[p], v16_set1(d[r]));
+            v16 y = v16_fma(by, d16_to_v16(part), v16_load(sums));
+            if (t.has_min) y = v16_fma(min[p], v16_set1(sum[r]), y);
+            v16_store(sums, y);
+        }
+    }
+}
+
+V16_INLINE void q8_few_n(rp__panel_traits t, int n, const uint8_t *w, size_t panel_bytes,
+                         const q8_few_args *a, float *sums) {
+    const size_t chunk_bytes = rp__panel_chunk_bytes(t);
+    cursor at[TILE_PANELS];
+    UNROLL for (int p = 0; p < n; p++) at[p] =
+        (cursor){w + (size_t)p * panel_bytes, v16_zero(), v16_zero()};
+    memset(sums, 0, (size_t)(a->n_rows * n * RP__PANEL_ROWS) * sizeof *sums);
+    for (int64_t c = 0; c < a->k / RP__PANEL_CHUNK; c++) {
+        if (t.is_k && c % 8 == 0) {
+            UNROLL for (int p = 0; p < n; p++) take_head(t, &at[p]);
+        }
+        const size_t ahead = fetch_offset((size_t)(at[0].p - w), panel_bytes, n);
+        UNROLL for (int p = 0; p < n; p++) fetch(at[p].p + ahead, chunk_bytes);
+        const int8_t *x = q_at(a->l, a->x, c);
+        UNROLL for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++)
+            q8_few_group(t, n, at, a, x + g * t.group, c, g, sums);
+        UNROLL for (int p = 0; p < n; p++) at[p].p += chunk_bytes;
+    }
+}
+
+/* sums [n_rows][n][16] of n <= TILE_PANELS panels: the full number, or one. */
+static void q8_few(rp__panel_format format, int n, const uint8_t *w, size_t panel_bytes,
+                   const q8_few_args *a, float *sums) {
+    switch (format) {
+#define RP_X(code, bits, group, is_k, has_min, zero)                                               \
+    case RP__PANEL_##code:                                                                         \
+        if (!bits) break;                                                                          \
+        if (n == TILE_PANELS)                                                                      \
+            q8_few_n(rp__panel_traits_of(bits ? RP__PANEL_##code : RP__PANEL_I8), TILE_PANELS, w,  \
+                     panel_bytes, a, sums);                                                        \
+        else                                                                                       \
+            q8_few_n(rp__panel_traits_of(bits ? RP__PANEL_##code : RP__PANEL_I8), 1, w,            \
+                     panel_bytes, a, sums);                                                        \
+        break;
+        RP__PANEL_TABLE(RP_X)
+#undef RP_X
+    case RP__N_PANEL_FORMATS:
+        break;
+    }
+}
+
 /* ---- bodies ---- */
 
 enum { Q8_TC = RP__Q8_ROWS }; /* rows that go over panels while they are unpacked */
@@ -123,6 +221,29 @@ static void q8_row(const matmul *m, const sink *s, rp_dtype dtype, const uint8_t
         q8_gemv(m->format, n, m->w + (size_t)p * m->panel_bytes, m->panel_bytes, &l, x, &f, m->k,
                 sums);
         for (int i = 0; i < n; i++) finish_panel(m, s, t, p + i, sums + i * RP__PANEL_ROWS);
+    }
+}
+
+/* This worker's panels for 2 to Q8_FEW rows. */
+static void q8_few_rows(const rp__body_args *b, const matmul *m, const sink *s) {
+    const rp_tensor *tx = &b->op->in[0];
+    const ref_share panels = ref_split(b, m->n_panels);
+    const x_layout l = x_layout_of(tx->dtype);
+    const q8_scratch own = q8_scratch_of(m->scratch, m->k, b->n_live);
+    const q8_few_args a = {b->in[0], tx->stride, &l, own.f, (int)b->n_live, m->k};
+    if (panels.from == panels.to) return;
+    for (int64_t t = 0; t < b->n_live; t++) {
+        x_factors f = own.f;
+        f.d += t, f.start += t, f.sum += t;
+        take_factors(m->traits, tx->dtype, ref_item(tx, b->in[0], t), m->k, f);
+    }
+    for (int64_t p = panels.from; p < panels.to;) {
+        int n = panels.to - p < TILE_PANELS ? 1 : TILE_PANELS;
+        q8_few(m->format, n, m->w + (size_t)p * m->panel_bytes, m->panel_bytes, &a, own.sums);
+        for (int64_t t = 0; t < b->n_live; t++)
+            for (int i = 0; i < n; i++)
+                finish_panel(m, s, t, p + i, own.sums + (t * n + i) * RP__PANEL_ROWS);
+        p += n;
     }
 }
 
@@ -192,8 +313,10 @@ static void q8_tiled(const rp__body_args *a, const matmul *m, const sink *s) {
 }
 
 static void q8_matmul(const rp__body_args *a, const matmul *m, const sink *s) {
-    if (a->n_live > 1)
+    if (a->n_live > Q8_FEW)
         q8_tiled(a, m, s);
+    else if (a->n_live > 1)
+        q8_few_rows(a, m, s);
     else if (a->n_live == 1)
         q8_row(m, s, a->op->in[0].dtype, a->in[0], 0, ref_split(a, m->n_panels));
 }

@@ -169,9 +169,9 @@ static void run_parts(int n_workers, int n_steps, int n_runs) {
     static const rp__body_set counting = {.name = "counting", .fn = {[RP_OP_MATMUL] = count_part}};
     rp_error err = {0};
     rp_op op = {.kind = RP_OP_MATMUL, .n_in = 2, .n_out = 1};
-    bench b = bench_open(1, n_workers);
+    bench b = bench_open(2, n_workers);
     op.in[0] = op.in[1] = op.out[0] =
-        rp__tensor_make(NULL, 0, RP_F32, 2, (int64_t[]){256, 256}); /* nobody looks at them */
+        rp__tensor_make(&b.buf, 0, RP_F32, 2, (int64_t[]){256, 256}); /* nobody looks at them */
     rp__script_destroy(b.script);
     assert_ok(rp__script_create(&counting, &b.script, &err), err);
     for (int i = 0; i < n_steps; i++) assert_ok(rp__script_add(b.script, &op, &err), err);

@@ -103,8 +103,8 @@ static rp_status plan(rp__stepper *s, rp_error *err) {
     rp__model_declare_cache(s->model, s->config.k_type, s->config.v_type, s->config.n_blocks,
                             s->config.block_size);
     RP_TRY(shorten_ops(s, err));
-    s->n_buckets = rp__bucket_list(s->config.max_seqs, s->config.max_tokens, parts_align(s),
-                                   s->buckets);
+    s->n_buckets =
+        rp__bucket_list(s->config.max_seqs, s->config.max_tokens, parts_align(s), s->buckets);
     s->programs = rp__calloc((size_t)n_programs(s), sizeof *s->programs);
     s->choices = rp__calloc((size_t)s->n_buckets, sizeof *s->choices);
     if (!s->programs || !s->choices)

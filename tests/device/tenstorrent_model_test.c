@@ -1,5 +1,6 @@
-/* Models on the tenstorrent device against float32: logits, traces that take turns, what crosses per
- * step. On the stand-in for ttnn, or on the real one (device/ttnn.h), where some are cut short. */
+/* Models on the tenstorrent device against float32: logits, traces that take turns, what crosses
+ * per step. On the stand-in for ttnn, or on the real one (device/ttnn.h), where some are cut short.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -293,8 +294,7 @@ static float *first_steps(rp_tiny *t, rp_capture_mode mode, int n, const char *w
     uint64_t begin = rp__clock_ns();
     rp__replayer_set_mode(&t->stepper.replay, mode);
     rp_tiny_feed(t, 1, (const int32_t *[]){ids}, n, 1, (float *[]){logits});
-    print_message("%d %s: %.2f s each\n", n, what,
-                  (double)(rp__clock_ns() - begin) * 1e-9 / n);
+    print_message("%d %s: %.2f s each\n", n, what, (double)(rp__clock_ns() - begin) * 1e-9 / n);
     return logits;
 }
 

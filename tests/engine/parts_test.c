@@ -48,14 +48,12 @@ RP_TEST(parts, of_a_mixed_batch) {
     rp__parts p;
     assert_ok(rp__batch_init(&b, MAX_TOKENS, MAX_SEQS, &err), err);
     assert_ok(rp__parts_init(&p, ALIGN, MAX_TOKENS, MAX_SEQS, &err), err);
-    add(&b, 8, 7, blocks[0], true);   /* a prompt from a block's beginning */
-    add(&b, 13, 1, blocks[1], true);  /* an answer */
-    add(&b, 2, 5, blocks[2], true);   /* a prompt from within a block: 2 tokens, then 3 */
-    add(&b, 4, 1, blocks[3], false);  /* one token of a prompt: not at its end */
-    static const wanted parts[] = {{113, 3, 3, 1, {1}},
-                                   {203, 1, 1, 0, {0}},
-                                   {8, 7, 1, 1, {0}},
-                                   {204, 3, 1, 1, {2}}};
+    add(&b, 8, 7, blocks[0], true);  /* a prompt from a block's beginning */
+    add(&b, 13, 1, blocks[1], true); /* an answer */
+    add(&b, 2, 5, blocks[2], true);  /* a prompt from within a block: 2 tokens, then 3 */
+    add(&b, 4, 1, blocks[3], false); /* one token of a prompt: not at its end */
+    static const wanted parts[] = {
+        {113, 3, 3, 1, {1}}, {203, 1, 1, 0, {0}}, {8, 7, 1, 1, {0}}, {204, 3, 1, 1, {2}}};
     for (int round = 0; round < 2; round++) {
         rp__parts_begin(&p, &b);
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) check(&p, &b, &parts[i]);

@@ -59,9 +59,4 @@ rp_status rp__ttnn_ask(rp__ttnn *t, const rp__ttnn_call *call, void *answer, siz
 rp_status rp__ttnn_ask_text(rp__ttnn *t, const rp__ttnn_call *call, char *answer, size_t cap,
                             rp_error *err);
 
-typedef struct rp__ttnn_stats { /* since open */
-    uint64_t n_calls, bytes_sent, bytes_received;
-} rp__ttnn_stats;
-rp__ttnn_stats rp__ttnn_get_stats(const rp__ttnn *t);
-
 #endif

@@ -42,7 +42,6 @@ struct rp__ttnn {
     pid_t pid;           /* 0: not running */
     rp__bytes line, out; /* the call being written, the calls collected */
     rp_error lost;       /* code not 0: the process is gone */
-    rp__ttnn_stats stats;
 };
 
 /* ---- starting ---- */
@@ -175,7 +174,6 @@ static bool send_all(rp__ttnn *t, const void *data, size_t n) {
         if (k < 0 && errno == EINTR) continue;
         if (k <= 0) return false;
         p += k, n -= (size_t)k;
-        t->stats.bytes_sent += (uint64_t)k;
     }
     return true;
 }
@@ -199,7 +197,6 @@ static rp_status send_call(rp__ttnn *t, const rp__ttnn_call *c, bool wants_answe
         t->out.n = before;
         return rp__fail(err, RP_ENOMEM, "out of memory for a call of ttnn");
     }
-    t->stats.n_calls++;
     if (is_large || t->out.n > FLUSH_BYTES) RP_TRY(rp__ttnn_flush(t, err));
     return !is_large || send_all(t, c->data, c->bytes) ? RP_OK : note_lost(t, err);
 }
@@ -217,7 +214,6 @@ static bool receive_all(rp__ttnn *t, void *data, size_t n) {
         if (k < 0 && errno == EINTR) continue;
         if (k <= 0) return false;
         p += k, n -= (size_t)k;
-        t->stats.bytes_received += (uint64_t)k;
     }
     return true;
 }
@@ -279,10 +275,6 @@ rp_status rp__ttnn_ask_text(rp__ttnn *t, const rp__ttnn_call *call, char *answer
     if (!receive_all(t, answer, n)) return note_lost(t, err);
     answer[n] = 0;
     return RP_OK;
-}
-
-rp__ttnn_stats rp__ttnn_get_stats(const rp__ttnn *t) {
-    return t->stats;
 }
 
 /* ---- life ---- */

@@ -393,7 +393,7 @@ RP_TEST(op, keys_tell_kernels_apart_and_nothing_else) {
         memcpy(moved.out, op.out, sizeof op.out);
         moved.live = op.live;
         for (int i = 0; i < op.n_in; i++) moved.in[i].buffer = &buffer, moved.in[i].offset = 4096;
-        if (k == RP_OP_GATHER_ROWS || k == RP_OP_ADD || k == RP_OP_KV_WRITE || k == RP_OP_ARGMAX)
+        if (k == RP_OP_GATHER_ROWS || k == RP_OP_ADD || k == RP_OP_ARGMAX)
             assert_true(rp__op_key(&op) == rp__op_key(&moved));
         keys[k] = rp__op_key(&op);
         for (int j = 0; j < k; j++) assert_true(keys[j] != keys[k]);
@@ -418,6 +418,8 @@ RP_TEST(op, keys_tell_kernels_apart_and_nothing_else) {
     b.p.attention.window = 1;
     assert_true(rp__op_key(&a) != rp__op_key(&b));
     b = a, b.p.attention.softcap = 50;
+    assert_true(rp__op_key(&a) != rp__op_key(&b));
+    b = a, b.p.attention.rows = RP_ROWS_PROMPT;
     assert_true(rp__op_key(&a) != rp__op_key(&b));
     a = b = good_op(RP_OP_ROUTER_TOPK), b.p.router.normalise = true;
     assert_true(rp__op_key(&a) != rp__op_key(&b));

@@ -13,7 +13,7 @@ from cli import environment  # noqa: E402, F401
 import server as server_module  # noqa: E402
 from server import Server, parse_events  # noqa: E402, F401
 
-server_module.PATIENCE = 600  # seconds: nothing here is about time
+server_module.PATIENCE = 3600  # seconds: nothing here is about time
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 MODEL = Path.home() / ".cache" / "reprise" / "models" / "smollm2.gguf"

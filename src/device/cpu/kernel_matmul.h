@@ -83,6 +83,31 @@ static void matmul_row(const matmul *m, const sink *s, const float *x, int64_t t
     }
 }
 
+/* Panels [from, to) for 2 to FEW_ROWS rows. */
+static void matmul_few(const rp__body_args *a, const matmul *m, const sink *s, int64_t from,
+                       int64_t to) {
+    const rp_tensor *tx = &a->op->in[0];
+    v16 acc[FEW_ROWS * TILE_PANELS];
+    few_args f = {.x = a->in[0],
+                  .x_stride = tx->stride / sizeof(float),
+                  .x_sums = m->x_sums,
+                  .panel_bytes = m->panel_bytes,
+                  .n_rows = (int)a->n_live,
+                  .k = m->k};
+    for (int64_t t = 0; m->n_sums && from < to && t < a->n_live; t++)
+        sum_groups(m->traits, ref_item(tx, a->in[0], t), m->k, m->x_sums + t, SUMS_STRIDE);
+    for (int64_t p = from; p < to; p += TILE_PANELS) {
+        int n = (int)min_i64(TILE_PANELS, to - p);
+        f.w = m->w + (size_t)p * m->panel_bytes;
+        few(m->format, n, &f, acc);
+        for (int64_t i = 0; i < a->n_live * n; i++) {
+            float sums[RP__PANEL_ROWS];
+            v16_store(sums, acc[i]);
+            finish_panel(m, s, i / n, p + i % n, sums);
+        }
+    }
+}
+
 /* Columns [k, k + a->n) of TILE_PANELS panels into scratch. A missing last panel is computed as the
  * first one and not stored. */
 static void take_columns(const matmul *m, int64_t panel, int n_panels, int64_t k, tile_args *a) {
@@ -166,6 +191,9 @@ static void fast_matmul(const rp__body_args *a) {
     } else if (a->n_live == 1) {
         ref_share panels = ref_split(a, m.n_panels);
         matmul_row(&m, &s, a->in[0], 0, panels.from, panels.to);
+    } else if (a->n_live > 1 && a->n_live <= FEW_ROWS && m.traits.bits) {
+        ref_share panels = ref_split(a, m.n_panels);
+        matmul_few(a, &m, &s, panels.from, panels.to);
     } else if (a->n_live > 1) {
         matmul_tiled(a, &m, &s);
     }

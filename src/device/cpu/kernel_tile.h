@@ -164,6 +164,89 @@ static void gemv(rp__panel_format f, int n, const uint8_t *w, size_t panel_bytes
     }
 }
 
+/* ---- few rows: some panels over all of k, each weight unpacked once for all rows ---- */
+
+/* Past this many rows, panels unpacked into the first-level cache are faster, as tiles keep more
+ * sums in registers. SUMS_STRIDE: of the sums of x by group, floats apart. */
+enum { FEW_ROWS = 8, SUMS_STRIDE = RP__MATMUL_ROWS };
+
+typedef struct few_args {
+    const float *x, *x_sums; /* row r of x: x + r * x_stride */
+    size_t x_stride, panel_bytes;
+    const uint8_t *w;
+    int n_rows;
+    int64_t k;
+} few_args;
+
+/* Eight columns from i on of a chunk, whose x of row 0 is x: part [row][n] += products, in order of
+ * columns. */
+V16_INLINE void few_columns(rp__panel_traits t, int n, const cursor *at, const few_args *a,
+                            const float *x, int i, v16 *part) {
+    v16 w[8][TILE_PANELS];
+    UNROLL for (int p = 0; p < n; p++) UNROLL for (int j = 0; j < 8; j += 2)
+        take_pair(t, &at[p], i, j, &w[j][p], &w[j + 1][p]);
+    for (int r = 0; r < a->n_rows; r++, x += a->x_stride, part += n) {
+        v16 sum[TILE_PANELS];
+        UNROLL for (int p = 0; p < n; p++) sum[p] = part[p];
+        UNROLL for (int j = 0; j < 8; j++) {
+            v16 xj = v16_set1(x[i + j]);
+            UNROLL for (int p = 0; p < n; p++) sum[p] = v16_fma(w[j][p], xj, sum[p]);
+        }
+        UNROLL for (int p = 0; p < n; p++) part[p] = sum[p];
+    }
+}
+
+V16_INLINE void few_group(rp__panel_traits t, int n, const cursor *at, int g, const few_args *a,
+                          const float *x, const float *x_sums, v16 *acc) {
+    v16 part[FEW_ROWS * TILE_PANELS];
+    for (int i = 0; i < a->n_rows * n; i++) part[i] = v16_zero();
+    for (int i = g * t.group; i < (g + 1) * t.group; i += 8) few_columns(t, n, at, a, x, i, part);
+    UNROLL for (int p = 0; p < n; p++) {
+        v16 scale = group_scale(t, &at[p], g), min = group_min(t, &at[p], g, scale);
+        for (int r = 0; r < a->n_rows; r++) {
+            v16 sum = v16_fma(scale, part[r * n + p], acc[r * n + p]);
+            acc[r * n + p] = adds_min(t) ? v16_fma(min, v16_set1(x_sums[r]), sum) : sum;
+        }
+    }
+}
+
+/* acc [row][n] = the sums of n panels. */
+V16_INLINE void few_blocks(rp__panel_traits t, int n, const few_args *a, v16 *acc) {
+    cursor at[TILE_PANELS];
+    const float *x = a->x, *x_sums = a->x_sums;
+    const size_t chunk_bytes = rp__panel_chunk_bytes(t);
+    UNROLL for (int p = 0; p < n; p++) at[p] =
+        (cursor){a->w + (size_t)p * a->panel_bytes, v16_zero(), v16_zero()};
+    for (int i = 0; i < a->n_rows * n; i++) acc[i] = v16_zero();
+    for (int64_t c = 0; c < a->k / RP__PANEL_CHUNK; c++, x += RP__PANEL_CHUNK) {
+        if (t.is_k && c % 8 == 0) {
+            UNROLL for (int p = 0; p < n; p++) take_head(t, &at[p]);
+        }
+        const size_t ahead = fetch_offset((size_t)(at[0].p - a->w), a->panel_bytes, n);
+        UNROLL for (int p = 0; p < n; p++) fetch(at[p].p + ahead, chunk_bytes);
+        for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++, x_sums += SUMS_STRIDE)
+            few_group(t, n, at, g, a, x, x_sums, acc);
+        UNROLL for (int p = 0; p < n; p++) at[p].p += chunk_bytes;
+    }
+}
+
+/* The same for n <= TILE_PANELS panels of a quantised format. */
+static void few(rp__panel_format f, int n, const few_args *a, v16 *acc) {
+    switch (f) {
+#define RP_X(code, bits, group, is_k, has_min, zero)                                               \
+    case RP__PANEL_##code:                                                                         \
+        if (bits && n == TILE_PANELS)                                                              \
+            few_blocks(rp__panel_traits_of(RP__PANEL_##code), TILE_PANELS, a, acc);                \
+        else if (bits)                                                                             \
+            few_blocks(rp__panel_traits_of(RP__PANEL_##code), 1, a, acc);                          \
+        break;
+        RP__PANEL_TABLE(RP_X)
+#undef RP_X
+    case RP__N_PANEL_FORMATS:
+        break;
+    }
+}
+
 /* The sums of x over each group of columns, which the mins multiply; `stride` floats apart. */
 static void sum_groups(rp__panel_traits t, const float *x, int64_t k, float *sums, size_t stride) {
     for (int64_t i = 0; i < k; i += t.group, sums += stride) {
@@ -247,7 +330,7 @@ typedef struct tile_args {
     const float *x_sums;
 } tile_args;
 
-enum { TILE_C_STRIDE = TILE_PANELS * RP__PANEL_ROWS, SUMS_STRIDE = RP__MATMUL_ROWS };
+enum { TILE_C_STRIDE = TILE_PANELS * RP__PANEL_ROWS };
 
 /* Where a tile stands: one pointer per three rows of x, the others are reached as base + stride and
  * base + 2 * stride. */

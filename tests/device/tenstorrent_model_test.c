@@ -178,6 +178,7 @@ static void check_batches(rp_tiny *t, const rp_tiny_config *on_cpu, const int *s
 
 /* Four traces alive, in changing order, with and without padding. */
 RP_TEST(tenstorrent, batches_of_every_size) {
+    RP_NEEDS_COUNTS();
     static const int sizes[] = {8, 1, 3, 2, 7, 4, 1, 5, 8, 2, 6, 3};
     RP_NEED_TTNN();
     rp_tiny_config on_cpu = rp_tiny_default("fixtures/tiny/llama3"), c = ttnn_model(on_cpu.path);
@@ -208,6 +209,7 @@ RP_TEST(tenstorrent, captured_again_after_a_batch_change) {
 
 /* One trace, 200 replays in a row, over the borders of blocks: no drift away from the CPU. */
 RP_TEST(tenstorrent, two_hundred_replays_across_blocks) {
+    RP_NEEDS_COUNTS();
     enum { STEPS = 202 };
     RP_NEED_TTNN();
     rp__replay_stats stats;
@@ -224,6 +226,7 @@ RP_TEST(tenstorrent, two_hundred_replays_across_blocks) {
 /* Two sequences side by side, then one alone, then two again: two traces alive, taking turns, and
  * positions that are right after each change. */
 RP_TEST(tenstorrent, two_step_sizes_take_turns) {
+    RP_NEEDS_COUNTS();
     enum { STEPS = 40 };
     RP_NEED_TTNN();
     static const int sizes[] = {1, 2, 1, 2, 1, 2};
@@ -238,6 +241,7 @@ RP_TEST(tenstorrent, two_step_sizes_take_turns) {
 
 /* What crosses between host and device per replayed step: inputs in, logits out, nothing else. */
 RP_TEST(tenstorrent, a_decode_step_writes_its_inputs_and_reads_its_logits) {
+    RP_NEEDS_COUNTS();
     RP_NEED_TTNN();
     rp_tiny_config c = ttnn_model("fixtures/tiny/llama3");
     rp_tiny t;
@@ -360,6 +364,7 @@ RP_TEST(tenstorrent, whole_smollm2_decodes) {
 /* Norm and rope on the host, as others found it faster op by op: each piece between is a trace, and
  * reads what the one before it made. */
 RP_TEST(tenstorrent, pieces_between_host_ops_are_traces) {
+    RP_NEEDS_COUNTS();
     enum { STEPS = 40 };
     RP_NEED_TTNN();
     rp__replay_stats stats;

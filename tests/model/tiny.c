@@ -88,13 +88,15 @@ static void add_chunk(rp_tiny *t, rp__kv_seq *seq, const int32_t *ids, int first
     b->n_seqs++;
 }
 
+enum { TABLE = 256 }; /* blocks of a sequence: those of the stress build hold one position */
+
 void rp_tiny_feed(rp_tiny *t, int n_seqs, const int32_t *const *ids, int n, int chunk,
                   float *const *out) {
     rp__kv_seq seqs[8] = {{0}};
-    int32_t blocks[8][64];
+    int32_t blocks[8][TABLE];
     rp_error err = {0};
     for (int s = 0; s < n_seqs; s++) {
-        seqs[s] = (rp__kv_seq){.blocks = blocks[s], .cap = 64};
+        seqs[s] = (rp__kv_seq){.blocks = blocks[s], .cap = TABLE};
         assert_ok(rp__kv_reserve(&t->kv, &seqs[s], 0, n, NULL), err);
     }
     rp__batch *b = &t->stepper.batch;
@@ -112,8 +114,8 @@ void rp_tiny_feed(rp_tiny *t, int n_seqs, const int32_t *const *ids, int n, int 
 }
 
 void rp_tiny_answer(rp_tiny *t, const int32_t *ids, int n_prompt, int n, int chunk, float *out) {
-    int32_t blocks[64];
-    rp__kv_seq seq = {.blocks = blocks, .cap = 64};
+    int32_t blocks[TABLE];
+    rp__kv_seq seq = {.blocks = blocks, .cap = TABLE};
     rp__batch *b = &t->stepper.batch;
     rp_error err = {0};
     assert_ok(rp__kv_reserve(&t->kv, &seq, 0, n, NULL), err);

@@ -63,7 +63,7 @@ static void write_table(rp__bytes *out, const capture_bench *b) {
                      i->quantization, i->device, rp__cli_simulated(i->device, i->is_simulated),
                      b->n_pairs);
     rp__bytes_printf(out,
-                     "| bucket       | placement |   ops | on host | %12s | %12s | eager/replay, half  | "
+                     "| bucket       | placement |   ops | on host | %12s | %12s | eager/replay (half) | "
                      "decision | %sreason\n",
                      i->is_simulated ? "eager, sim." : "eager",
                      i->is_simulated ? "replay, sim." : "replay",

@@ -65,8 +65,8 @@ void rp__stepper_clear(rp__stepper *s);
 /* Copies a KV block, before the step that is run next. */
 rp_status rp__stepper_copy_block(rp__stepper *s, int32_t from, int32_t to, rp_error *err);
 
-/* Runs s->batch. On success s->logits has n_rows rows of V, or s->best as many tokens. n_tokens <= max_tokens, n_seqs and
- * n_rows <= max_seqs. */
+/* Runs s->batch. On success s->logits has n_rows rows of V, or s->best as many tokens. n_tokens <=
+ * max_tokens, n_seqs and n_rows <= max_seqs. */
 rp_status rp__stepper_run(rp__stepper *s, rp_error *err);
 
 /* After the device was lost: destroys the graphs, opens the device again, and writes everything

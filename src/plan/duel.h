@@ -1,8 +1,9 @@
 /* A duel: two ways of running the same thing take turns, and the faster one is found from pairs of
  * times: two pairs when they agree clearly, up to seven otherwise. What is looked at is the ratio
  * within each pair: a machine that changes its speed changes both halves of most pairs alike.
- * Fought again, it changes its mind only for a gain that every pair shows. Used for eager against replay (replay.c) and for one
- * placement against another (choice.c). Pure functions over the struct; no clock. */
+ * Fought again, it changes its mind only for a gain that every pair shows. Used for eager against
+ * replay (replay.c) and for one placement against another (choice.c). Pure functions over the
+ * struct; no clock. */
 #ifndef RP_PLAN_DUEL_H
 #define RP_PLAN_DUEL_H
 

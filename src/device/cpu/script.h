@@ -4,9 +4,9 @@
  *
  * Compiling decides three things per step. Is it split: small ops run on worker 0 alone, since
  * sharing them out costs more than it saves. Has each worker one part, or are there more, which
- * workers take as they come: long ops, since one core is often slower than another. Is there a barrier before it: only when it touches
- * bytes that another worker may have touched since the last one (read after write, write after
- * read, write after write).
+ * workers take as they come: long ops, since one core is often slower than another. Is there a
+ * barrier before it: only when it touches bytes that another worker may have touched since the last
+ * one (read after write, write after read, write after write).
  *
  * Addresses are baked in: buffers used by a script stay where they are as long as it lives. Live
  * row counts are read from memory when a step runs. Replay allocates nothing. */

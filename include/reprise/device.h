@@ -37,8 +37,8 @@ extern "C" {
  * + bias + add x is F32, or the 8-bit type of w's dtype (below) ROPE          in  x [T,H,D], cs
  * [T,R] (R/2 cosines then R/2 sines), R <= D;  out y [T,H,D] (may be x) half: pairs (i, i+R/2);
  * interleaved: pairs (2i, 2i+1); dims from R on are copied KV_WRITE      in  k [T,K,D], v [T,K,D],
- * slots [T] I32 (block * S + offset);  out kc [P,S,K,D], vc [P,S,K,D] ATTENTION     in  q [T,H,D],
- * kc [P,S,K,D], vc [P,S,K,D], table [B,M] I32 (block ids), seq [T] I32 (row of table), pos [T] I32,
+ * slots [T] I32 (block * S + offset);  out kc [P,K,S,D], vc [P,K,S,D] ATTENTION     in  q [T,H,D],
+ * kc [P,K,S,D], vc [P,K,S,D], table [B,M] I32 (block ids), seq [T] I32 (row of table), pos [T] I32,
  * sinks [H]?;  out y [T,H,D];  token t sees positions 0..pos[t] of its sequence (the last `window`
  * of them when window > 0); scores = softcap(scale * q.k); a sink adds exp(sink) to the softmax
  * denominator only GATED         in  gate [T,F], up [T,F];  out y [T,F];  y = act(gate) * up ACT in

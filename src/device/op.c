@@ -66,14 +66,14 @@ static rp_status check_rope(const rp_op *op, rp_error *err) {
 }
 
 static rp_status check_kv_write(const rp_op *op, rp_error *err) {
-    int64_t p = op->out[0].dim[0], s = op->out[0].dim[1];
+    int64_t p = op->out[0].dim[0], s = op->out[0].dim[2];
     if (p <= INT32_MAX / s) return RP_OK;
     return rp__op_fail(err, op, "kc wants P * S below 2^31 for I32 slots, found %lld * %lld",
                        (long long)p, (long long)s);
 }
 
 static rp_status check_attention(const rp_op *op, rp_error *err) {
-    int64_t h = op->in[0].dim[1], k = op->in[1].dim[2];
+    int64_t h = op->in[0].dim[1], k = op->in[1].dim[1];
     float cap = op->p.attention.softcap;
     if (h % k)
         return rp__op_fail(err, op, "q wants H to be a multiple of K = %lld, found H = %lld",
@@ -163,9 +163,9 @@ static rp__op_cost cost_kv_write(const rp_op *op) {
 /* As if every sequence were as long as its row of the block table, or as the window. */
 static rp__op_cost cost_attention(const rp_op *op) {
     const rp_tensor *q = &op->in[0], *kc = &op->in[1], *vc = &op->in[2], *table = &op->in[3];
-    double context = (double)table->dim[1] * (double)kc->dim[1];
+    double context = (double)table->dim[1] * (double)kc->dim[2];
     if (op->p.attention.window > 0) context = fmin(context, op->p.attention.window);
-    double position = (double)(kc->dim[2] * kc->dim[3]) *
+    double position = (double)(kc->dim[1] * kc->dim[3]) *
                       (double)(rp__dtype_block_bytes(kc->dtype) + rp__dtype_block_bytes(vc->dtype));
     double cache = tensor_bytes(kc) + tensor_bytes(vc);
     rp__op_cost c = {.flops = 4 * (double)rp__tensor_elems(q) * context};
@@ -219,11 +219,11 @@ const op_row rp__op_table[RP_N_OPS] = {
                     .flops = 3,
                     .check = check_rope},
     [RP_OP_KV_WRITE] = {.in = {F32("k", "TKD"), F32("v", "TKD"), I32("slots", "T")},
-                        .out = {FLOAT("kc", "PSKD"), FLOAT("vc", "PSKD")},
+                        .out = {FLOAT("kc", "PKSD"), FLOAT("vc", "PKSD")},
                         .partial = 1 << 0 | 1 << 1,
                         .check = check_kv_write,
                         .cost = cost_kv_write},
-    [RP_OP_ATTENTION] = {.in = {F32("q", "THD"), FLOAT("kc", "PSKD"), FLOAT("vc", "PSKD"),
+    [RP_OP_ATTENTION] = {.in = {F32("q", "THD"), FLOAT("kc", "PKSD"), FLOAT("vc", "PKSD"),
                                 I32("table", "BM"), I32("seq", "T"), I32("pos", "T"),
                                 F32_OPT("sinks", "H")},
                          .out = {F32("y", "THD")},

@@ -7,7 +7,7 @@
 
 rp__step_slots rp__layer_inputs(rp__program *p, const rp__model *m) {
     const rp_tensor *cache = &m->layers[0].k_cache;
-    int64_t n_table = (m->n_ctx + cache->dim[1] - 1) / cache->dim[1];
+    int64_t n_table = (m->n_ctx + cache->dim[2] - 1) / cache->dim[2];
     const int64_t one = 1, t = p->bucket.n_tokens, r = p->bucket.n_rows;
     const int64_t table[2] = {p->bucket.n_seqs + 1,
                               n_table}; /* the last row is the padding's: the sink block only */

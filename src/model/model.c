@@ -175,7 +175,7 @@ rp_status rp__model_set_activations(rp__model *m, rp_activations mode, rp_error 
 
 void rp__model_declare_cache(rp__model *m, rp_dtype k_type, rp_dtype v_type, int64_t n_blocks,
                              int64_t block_size) {
-    const int64_t dim[4] = {n_blocks, block_size, m->h.n_kv_heads, m->h.head_dim};
+    const int64_t dim[4] = {n_blocks, m->h.n_kv_heads, block_size, m->h.head_dim};
     for (int64_t l = 0; l < m->h.n_layers; l++) {
         m->layers[l].k_cache = rp__tensor_make(NULL, 0, k_type, 4, dim);
         m->layers[l].v_cache = rp__tensor_make(NULL, 0, v_type, 4, dim);

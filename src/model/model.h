@@ -37,7 +37,7 @@ typedef struct rp__layer {
     rp__linear gate_up; /* fused likewise; else: */
     rp__linear gate, up;
     rp__linear down;
-    rp_tensor k_cache, v_cache; /* [P, S, K, D] */
+    rp_tensor k_cache, v_cache; /* [P, K, S, D] */
 } rp__layer;
 
 struct rp__model {

@@ -291,18 +291,19 @@ enum { CONTEXT = 700, HEADS = 6, KV_HEADS = 2, DIM = 40 /* not whole vectors */ 
 static void attend(rp_device *dev, const float *q, const uint16_t *kv, int64_t first, int64_t n,
                    int64_t block, bool backwards, int window, float *y) {
     rig r = {.dev = dev, .op = {.kind = RP_OP_ATTENTION, .n_in = 6, .n_out = 1}};
-    int64_t n_blocks = (CONTEXT + block - 1) / block, row = KV_HEADS * DIM;
+    int64_t n_blocks = (CONTEXT + block - 1) / block;
+    size_t cache_bytes = (size_t)(n_blocks * KV_HEADS * block * DIM) * sizeof *kv;
     uint16_t *cache[2];
     int32_t table[CONTEXT], seq[CONTEXT] = {0}, pos[CONTEXT];
     for (int side = 0; side < 2; side++) {
-        cache[side] = malloc((size_t)(n_blocks * block * row) * 2);
-        memset(cache[side], 0xFF,
-               (size_t)(n_blocks * block * row) * 2); /* NaN wherever nothing is written */
-        for (int64_t p = 0; p < first + n; p++) {
-            int64_t b = backwards ? n_blocks - 1 - p / block : p / block;
-            memcpy(cache[side] + (b * block + p % block) * row, kv + (side * CONTEXT + p) * row,
-                   (size_t)row * 2);
-        }
+        cache[side] = malloc(cache_bytes);
+        memset(cache[side], 0xFF, cache_bytes); /* NaN wherever nothing is written */
+        for (int64_t p = 0; p < first + n; p++)
+            for (int64_t h = 0; h < KV_HEADS; h++) {
+                int64_t b = backwards ? n_blocks - 1 - p / block : p / block;
+                memcpy(cache[side] + ((b * KV_HEADS + h) * block + p % block) * DIM,
+                       kv + ((side * CONTEXT + p) * KV_HEADS + h) * DIM, DIM * sizeof *kv);
+            }
     }
     for (int64_t b = 0; b < n_blocks; b++) table[b] = (int32_t)(backwards ? n_blocks - 1 - b : b);
     for (int64_t t = 0; t < n; t++) pos[t] = (int32_t)(first + t);
@@ -311,7 +312,7 @@ static void attend(rp_device *dev, const float *q, const uint16_t *kv, int64_t f
     r.op.in[0] = rig_tensor(&r, RP_F32, q + first * HEADS * DIM, 3, (int64_t[]){n, HEADS, DIM});
     for (int i = 0; i < 2; i++)
         r.op.in[1 + i] =
-            rig_tensor(&r, RP_F16, cache[i], 4, (int64_t[]){n_blocks, block, KV_HEADS, DIM});
+            rig_tensor(&r, RP_F16, cache[i], 4, (int64_t[]){n_blocks, KV_HEADS, block, DIM});
     r.op.in[3] = rig_tensor(&r, RP_I32, table, 2, (int64_t[]){1, n_blocks});
     r.op.in[4] = rig_tensor(&r, RP_I32, seq, 1, &n);
     r.op.in[5] = rig_tensor(&r, RP_I32, pos, 1, &n);

@@ -43,11 +43,11 @@ static rp_op good_op(rp_op_kind kind) {
         break;
     case RP_OP_KV_WRITE:
         op.n_in = 3, op.n_out = 2, op.in[0] = op.in[1] = T3(RP_F32, 3, 2, 6), op.in[2] = t_ids;
-        op.out[0] = T4(RP_F16, 5, 4, 2, 6), op.out[1] = T4(RP_BF16, 5, 4, 2, 6);
+        op.out[0] = T4(RP_F16, 5, 2, 4, 6), op.out[1] = T4(RP_BF16, 5, 2, 4, 6);
         break;
     case RP_OP_ATTENTION:
         op.n_in = 7, op.in[0] = op.out[0] = T3(RP_F32, 3, 4, 6);
-        op.in[1] = T4(RP_F16, 5, 4, 2, 6), op.in[2] = T4(RP_BF16, 5, 4, 2, 6);
+        op.in[1] = T4(RP_F16, 5, 2, 4, 6), op.in[2] = T4(RP_BF16, 5, 2, 4, 6);
         op.in[3] = T2(RP_I32, 2, 3), op.in[4] = op.in[5] = t_ids, op.in[6] = T1(RP_F32, 4);
         op.p.attention.scale = 0.5f;
         break;

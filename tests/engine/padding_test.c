@@ -183,10 +183,13 @@ static void read_pool(batch_of *b, char *out) {
     assert_ok(rp__buffer_read(cache, 0, out, cache->bytes, &err), err);
     for (int c = 0; c < 2; c++) {
         const rp_tensor *k = cache_of(b, c);
+        const size_t head = k->stride / (size_t)k->dim[1], row = head / BLOCK;
         memset(out + k->offset, 0, k->stride);
-        for (int32_t i = 0; i < t->n_tokens; i++)
-            memset(out + k->offset + (size_t)t->slots[i] * (k->stride / BLOCK), 0,
-                   k->stride / BLOCK);
+        for (int32_t i = 0; i < t->n_tokens; i++) {
+            char *block = out + k->offset + (size_t)(t->slots[i] / BLOCK) * k->stride;
+            for (int64_t kv = 0; kv < k->dim[1]; kv++)
+                memset(block + (size_t)kv * head + (size_t)(t->slots[i] % BLOCK) * row, 0, row);
+        }
     }
 }
 

@@ -126,8 +126,9 @@ static void fill_cache(corpus_case *c, int which, const attention_spec *p, const
     for (int64_t e = 0; e < n; e++) cache[e] = NAN;
     for (int b = 0; b < n_seqs; b++)
         for (int64_t e = 0; e < p->context[b] * row; e++) {
-            int64_t pos = e / row, slot = table[b * m + pos / p->s] * p->s + pos % p->s;
-            cache[slot * row + e % row] = which == 1 ? seqs[b].k[e] : seqs[b].v[e];
+            int64_t pos = e / row, head = table[b * m + pos / p->s] * p->k + e % row / p->d;
+            cache[(head * p->s + pos % p->s) * p->d + e % p->d] =
+                which == 1 ? seqs[b].k[e] : seqs[b].v[e];
         }
     rp_case_store(c, &c->in[which], &c->op.in[which]);
 }
@@ -198,8 +199,8 @@ static void add_inputs(corpus_case *c, const attention_spec *p, int n_seqs, cons
     int64_t m, n_blocks;
     int32_t *table = make_table(c, p, n_seqs, &m, &n_blocks);
     rp_case_in_f32(c, 0, S3(n_tokens, p->h, p->d), NULL);
-    rp_case_in_random(c, 1, p->k_dtype, S4(n_blocks, p->s, p->k, p->d));
-    rp_case_in_random(c, 2, p->v_dtype, S4(n_blocks, p->s, p->k, p->d));
+    rp_case_in_random(c, 1, p->k_dtype, S4(n_blocks, p->k, p->s, p->d));
+    rp_case_in_random(c, 2, p->v_dtype, S4(n_blocks, p->k, p->s, p->d));
     fill_cache(c, 1, p, table, m, seqs, n_seqs);
     fill_cache(c, 2, p, table, m, seqs, n_seqs);
     rp_case_in_i32(c, 3, S2(n_seqs, m), table);

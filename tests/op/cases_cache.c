@@ -139,11 +139,14 @@ static void make_write(size_t i, corpus_case *c) {
     choose_slots(c, p, slots);
     rp_case_in_i32(c, 2, S1(p->t), slots);
     for (int j = 0; j < 2; j++) {
-        double *cache = rp_case_out(c, j, dtype[j], S4(p->p, p->s, p->k, p->d), TOL_BITS);
+        double *cache = rp_case_out(c, j, dtype[j], S4(p->p, p->k, p->s, p->d), TOL_BITS);
         for (int64_t e = 0; e < p->p * p->s * row; e++) cache[e] = rp_case_randf(c);
         rp_case_out_before(c, j);
-        for (int64_t e = 0; e < n_live * row; e++)
-            cache[slots[e / row] * row + e % row] = rp_case_round(dtype[j], c->in[j].value[e]);
+        for (int64_t e = 0; e < n_live * row; e++) {
+            int64_t slot = slots[e / row], head = slot / p->s * p->k + e % row / p->d;
+            cache[(head * p->s + slot % p->s) * p->d + e % p->d] =
+                rp_case_round(dtype[j], c->in[j].value[e]);
+        }
     }
     c->op.p.kv_write.rows = p->rows;
     rp_case_live(c, p->live - 1);
@@ -153,16 +156,16 @@ static void make_write(size_t i, corpus_case *c) {
 }
 
 static void make_write_hand(corpus_case *c) {
-    static const float k[] = {1, 2}, v[] = {3, 4};
+    static const float k[] = {1, 2, 3, 4}, v[] = {5, 6, 7, 8};
     rp_case_begin(c, RP_OP_KV_WRITE, 0, "by hand");
-    rp_case_in_f32(c, 0, S3(2, 1, 1), k);
-    rp_case_in_f32(c, 1, S3(2, 1, 1), v);
+    rp_case_in_f32(c, 0, S3(2, 2, 1), k);
+    rp_case_in_f32(c, 1, S3(2, 2, 1), v);
     rp_case_in_i32(c, 2, S1(2), (int32_t[]){3, 0}); /* block 1 offset 1, block 0 offset 0 */
     for (int j = 0; j < 2; j++) {
-        double *cache = rp_case_out(c, j, RP_F16, S4(2, 2, 1, 1), TOL_BITS);
-        for (int e = 0; e < 4; e++) cache[e] = 9;
+        double *cache = rp_case_out(c, j, RP_F16, S4(2, 2, 2, 1), TOL_BITS);
+        for (int e = 0; e < 8; e++) cache[e] = 9;
         rp_case_out_before(c, j);
-        rp_case_want(c, j, j ? (double[]){4, 9, 9, 3} : (double[]){2, 9, 9, 1});
+        rp_case_want(c, j, j ? (double[]){7, 9, 8, 9, 9, 5, 9, 6} : (double[]){3, 9, 4, 9, 9, 1, 9, 2});
     }
 }
 

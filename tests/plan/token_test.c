@@ -58,7 +58,7 @@ static void make_weights(token *t) {
     t->up = weight(t, 2, (int64_t[]){FFN, WIDTH});
     t->down = weight(t, 2, (int64_t[]){WIDTH, FFN});
     t->cs = rp__tensor_make(t->weights, 0, RP_F32, 2, (int64_t[]){1, HEAD});
-    t->cache = rp__tensor_make(t->weights, 0, RP_F32, 4, (int64_t[]){1, 16, KV_HEADS, HEAD});
+    t->cache = rp__tensor_make(t->weights, 0, RP_F32, 4, (int64_t[]){1, KV_HEADS, 16, HEAD});
 }
 
 /* ---- the program ---- */

@@ -47,7 +47,7 @@ static attention attention_of(const rp__body_args *a) {
     attention at = {.args = a, .op = op, .seq = a->in[4], .pos = a->in[5]};
     at.n_heads = op->in[0].dim[1];
     at.d = op->in[0].dim[2];
-    at.n_kv = op->in[1].dim[2];
+    at.n_kv = op->in[1].dim[1];
     at.group = at.n_heads / at.n_kv;
     at.d_pad = (at.d + 15) / 16 * 16;
     at.sinks = has_in(a, 6) ? a->in[6] : NULL;
@@ -106,10 +106,10 @@ static void walk_block(kv_walk *w) {
 static kv_walk walk_from(const attention *at, const span *s, int which, int64_t position) {
     const rp_tensor *cache = &at->op->in[which];
     const size_t bytes = rp__dtype_block_bytes(cache->dtype);
-    kv_walk w = {.size = cache->dim[1], .n_blocks = cache->dim[0], .block_stride = cache->stride};
+    kv_walk w = {.size = cache->dim[2], .n_blocks = cache->dim[0], .block_stride = cache->stride};
     int64_t block = position / w.size, skip = position - block * w.size;
-    w.base = (const char *)at->args->in[which] + (size_t)(s->kv * at->d) * bytes;
-    w.row_stride = (size_t)(at->n_kv * at->d) * bytes;
+    w.row_stride = (size_t)at->d * bytes;
+    w.base = (const char *)at->args->in[which] + (size_t)(s->kv * w.size) * w.row_stride;
     w.table = s->table + block;
     w.n_left = w.size - skip;
     walk_block(&w);
@@ -393,7 +393,7 @@ static void attend(const attention *at, const span *s) {
 
 /* The block's result of one row, kept for the second phase: top, sum, and from 16 on the sums. */
 static float *kept_part(const attention *at, int64_t t, int64_t h, int64_t block) {
-    int64_t n_blocks = (at->op->in[3].dim[1] * at->op->in[1].dim[1] + AT_BLOCK - 1) / AT_BLOCK;
+    int64_t n_blocks = (at->op->in[3].dim[1] * at->op->in[1].dim[2] + AT_BLOCK - 1) / AT_BLOCK;
     int64_t i = (t * at->n_heads + h) * n_blocks + block / AT_BLOCK;
     return (float *)at->args->shared + i * (at->d_pad + 16);
 }
@@ -419,7 +419,7 @@ static span span_at(const attention *at, int64_t t) {
     s.first = first_seen(at, at->pos[t]);
     s.last = at->pos[t + s.n_tokens - 1];
     rp__assert(at->seq[t] >= 0 && at->seq[t] < table->dim[0], "sequence %d", (int)at->seq[t]);
-    rp__assert(at->pos[t] >= 0 && s.last < table->dim[1] * at->op->in[1].dim[1], "position %lld",
+    rp__assert(at->pos[t] >= 0 && s.last < table->dim[1] * at->op->in[1].dim[2], "position %lld",
                (long long)s.last);
     s.table = ref_item(table, at->args->in[3], at->seq[t]);
     return s;

@@ -430,7 +430,7 @@ void rp__panel_row(const rp_tensor *desc, const void *weight, int64_t row, float
  * positions of K or V, and four numbers per row: kernel_attention.h lays them out. A tile has 32
  * rows, or the heads of one token. */
 static size_t attention_scratch(const rp_op *op) {
-    size_t group = (size_t)(op->in[0].dim[1] / op->in[1].dim[2]);
+    size_t group = (size_t)(op->in[0].dim[1] / op->in[1].dim[1]);
     size_t rows = group > 32 ? group : 32 / group * group;
     size_t d_pad = ((size_t)op->in[0].dim[2] + 15) / 16 * 16;
     return (32 * d_pad + rows * (256 + 3 * d_pad + 4)) * sizeof(float);
@@ -472,7 +472,7 @@ size_t rp__body_shared(const rp_op *op) {
     enum { MOST_TOKENS = 8, MOST_BYTES = 64 << 20 };
     if (op->kind != RP_OP_ATTENTION || op->in[0].dim[0] > MOST_TOKENS) return 0;
     size_t n_rows = (size_t)(op->in[0].dim[0] * op->in[0].dim[1]);
-    size_t n_blocks = ((size_t)(op->in[3].dim[1] * op->in[1].dim[1]) + 255) / 256;
+    size_t n_blocks = ((size_t)(op->in[3].dim[1] * op->in[1].dim[2]) + 255) / 256;
     size_t d_pad = ((size_t)op->in[0].dim[2] + 15) / 16 * 16;
     size_t bytes = n_rows * n_blocks * (d_pad + 16) * sizeof(float);
     return n_blocks > 1 && bytes <= MOST_BYTES ? bytes : 0;

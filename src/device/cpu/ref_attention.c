@@ -29,10 +29,10 @@ void rp__ref_rope(const rp__body_args *a) {
     }
 }
 
-/* Where position `offset` of block `block` has its K * D elements. */
-static size_t cache_offset(const rp_tensor *cache, int64_t block, int64_t offset) {
-    size_t position = (size_t)(cache->dim[2] * cache->dim[3]) * rp__dtype_block_bytes(cache->dtype);
-    return (size_t)block * cache->stride + (size_t)offset * position;
+/* Where kv head `kv` has the D elements of position `offset` of block `block`. */
+static size_t cache_offset(const rp_tensor *cache, int64_t block, int64_t kv, int64_t offset) {
+    size_t row = (size_t)cache->dim[3] * rp__dtype_block_bytes(cache->dtype);
+    return (size_t)block * cache->stride + (size_t)(kv * cache->dim[2] + offset) * row;
 }
 
 void rp__ref_kv_write(const rp__body_args *a) {
@@ -42,12 +42,15 @@ void rp__ref_kv_write(const rp__body_args *a) {
     for (int64_t t = tokens.from; t < tokens.to; t++) {
         for (int i = 0; i < 2; i++) {
             const rp_tensor *cache = &op->out[i];
-            int64_t size = cache->dim[1];
+            int64_t size = cache->dim[2], d = cache->dim[3];
             rp__assert(slots[t] >= 0 && slots[t] / size < cache->dim[0], "slot %d of %lld x %lld",
                        slots[t], (long long)cache->dim[0], (long long)size);
-            char *dst = (char *)a->out[i] + cache_offset(cache, slots[t] / size, slots[t] % size);
-            rp__dtype_from_f32(cache->dtype, ref_item(&op->in[i], a->in[i], t), dst,
-                               cache->dim[2] * cache->dim[3]);
+            const float *x = ref_item(&op->in[i], a->in[i], t);
+            for (int64_t kv = 0; kv < cache->dim[1]; kv++)
+                rp__dtype_from_f32(
+                    cache->dtype, x + kv * d,
+                    (char *)a->out[i] + cache_offset(cache, slots[t] / size, kv, slots[t] % size),
+                    d);
         }
     }
 }
@@ -65,13 +68,11 @@ typedef struct head {
 /* Decodes the K (which = 1) or V (which = 2) row that this head sees at a position. */
 static void load_row(const head *hd, int which, int64_t position) {
     const rp_tensor *cache = &hd->args->op->in[which];
-    int64_t size = cache->dim[1], block = hd->table[position / size];
+    int64_t size = cache->dim[2], block = hd->table[position / size];
     rp__assert(block >= 0 && block < cache->dim[0], "block %lld of %lld", (long long)block,
                (long long)cache->dim[0]);
-    size_t inside = (size_t)(hd->h / hd->group * hd->d) * rp__dtype_block_bytes(cache->dtype);
-    const char *base = hd->args->in[which];
-    rp__dtype_to_f32(cache->dtype, base + cache_offset(cache, block, position % size) + inside,
-                     hd->row, hd->d);
+    size_t at = cache_offset(cache, block, hd->h / hd->group, position % size);
+    rp__dtype_to_f32(cache->dtype, (const char *)hd->args->in[which] + at, hd->row, hd->d);
 }
 
 static double softcap(double x, double cap) {
@@ -103,11 +104,11 @@ static void attend(const head *hd, const float *q, const float *sink, float *y) 
 void rp__ref_attention(const rp__body_args *a) {
     const rp_op *op = a->op;
     int64_t n_heads = op->in[0].dim[1], d = op->in[0].dim[2];
-    int64_t context = op->in[3].dim[1] * op->in[1].dim[1];
+    int64_t context = op->in[3].dim[1] * op->in[1].dim[2];
     const int32_t *seq = a->in[4], *pos = a->in[5];
     const float *sinks = op->n_in > 6 && op->in[6].n_dims ? a->in[6] : NULL;
     double *score = a->scratch;
-    head hd = {.args = a, .group = n_heads / op->in[1].dim[2], .d = d};
+    head hd = {.args = a, .group = n_heads / op->in[1].dim[1], .d = d};
     hd.score = score, hd.sum = score + context, hd.row = (float *)(hd.sum + d);
     ref_share heads = ref_split(a, a->n_live * n_heads);
     for (int64_t i = heads.from; i < heads.to; i++) {

@@ -44,7 +44,7 @@ static size_t reference_scratch(const rp_op *op) {
         return (size_t)rp__tensor_last(w) * sizeof(float);
     }
     case RP_OP_ATTENTION: {
-        size_t context = (size_t)op->in[3].dim[1] * (size_t)op->in[1].dim[1];
+        size_t context = (size_t)op->in[3].dim[1] * (size_t)op->in[1].dim[2];
         size_t d = (size_t)op->in[0].dim[2];
         return (context + d) * sizeof(double) + d * sizeof(float);
     }

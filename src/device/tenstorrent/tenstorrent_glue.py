@@ -134,8 +134,6 @@ class Glue:
         a = np.frombuffer(data, "<f4").reshape(dims)
         if form == "weight":
             return self.host_weight(a, dtype)
-        if form == "cache":
-            a = a.transpose(0, 2, 1, 3)
         t = ttnn.Tensor(np.array(a, order="C"), ttnn.bfloat16)  # a copy: ttnn wants to write it
         return t if form == "table" else ttnn.to_layout(t, ttnn.TILE_LAYOUT)
 
@@ -169,8 +167,6 @@ class Glue:
         if t.dtype != ttnn.float32:
             t = ttnn.to_dtype(t, ttnn.float32)
         a = t.to_numpy()
-        if c.text == "cache":
-            a = a.transpose(0, 2, 1, 3)
         if c.text == "weight":
             a = a[0, 0].T
         return np.ascontiguousarray(a, "<f4").tobytes()

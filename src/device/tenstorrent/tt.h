@@ -34,7 +34,7 @@ typedef enum rp__tt_form {
     RP_TT_I32,    /* the view's own dimensions, what the paged ops take */
     RP_TT_PAGES,  /* I32 (T, rp__tt_pages_width(M)): the row of a block table for each token */
     RP_TT_BLOCKS, /* I32 (1, T / S) of slots seen as [T / S, S]: the block of each S of them */
-    RP_TT_CACHE,  /* BF16 tiles (P, K, S, D) of a view [P, S, K, D] */
+    RP_TT_CACHE,  /* BF16 tiles of a view [P, K, S, D], which it keeps */
     RP_TT_WEIGHT, /* tiles of the transposed matrix, in the dtype for weights */
     RP_TT_N_FORMS
 } rp__tt_form;

@@ -43,7 +43,7 @@ static bool are_activations(const rp_op *op) {
 /* The paged kernels work on whole tiles of positions. */
 static bool is_cache(const rp_tensor *t) {
     return (t->dtype == RP_F32 || t->dtype == RP_F16 || t->dtype == RP_BF16) &&
-           t->dim[1] % RP_TT_BLOCK == 0;
+           t->dim[2] % RP_TT_BLOCK == 0;
 }
 
 static bool is_float_or_weight(const rp_tensor *t) {
@@ -479,7 +479,7 @@ static rp_status add_slots(issue *s, const rp_tensor *t, rp_error *err) {
 static rp_status add_blocks(issue *s, const rp_op *op, rp_error *err) {
     rp_tensor t = op->in[2];
     t.n_dims = 2;
-    t.dim[1] = op->out[0].dim[1];
+    t.dim[1] = op->out[0].dim[2];
     t.dim[0] /= t.dim[1];
     t.stride = (size_t)t.dim[1] * sizeof(int32_t);
     if (t.buffer && rp__tt_find_value(&t)) RP_TRY(by_the_host(s->d, &op->in[2], err));
@@ -491,7 +491,7 @@ static rp_status add_blocks(issue *s, const rp_op *op, rp_error *err) {
 }
 
 static bool is_prompt(const rp_op *op, rp_rows rows, const rp_tensor *cache) {
-    return rows == RP_ROWS_PROMPT && op->in[0].dim[0] % cache->dim[1] == 0;
+    return rows == RP_ROWS_PROMPT && op->in[0].dim[0] % cache->dim[2] == 0;
 }
 
 static rp_status run_kv_write(rp__tt *d, const rp_op *op, rp_error *err) {

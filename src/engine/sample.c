@@ -1,10 +1,12 @@
 #include "engine/sample.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "engine/row.h"
 
 rp_sampling rp_sampling_default(void) {
     return (rp_sampling){.temperature = 0.8f,
@@ -17,18 +19,28 @@ rp_sampling rp_sampling_default(void) {
 
 rp_status rp__sampler_init(rp__sampler *s, int32_t n_vocab, rp_error *err) {
     *s = (rp__sampler){.n_vocab = n_vocab};
-    s->logits = rp__calloc((size_t)n_vocab, sizeof *s->logits);
-    s->candidates = rp__calloc((size_t)n_vocab, sizeof *s->candidates);
-    s->counts = rp__calloc((size_t)n_vocab, sizeof *s->counts);
-    if (s->logits && s->candidates && s->counts) return RP_OK;
+    size_t n = (size_t)n_vocab, n_chunks = (size_t)rp__row_chunks(n_vocab);
+    s->logits = rp__calloc(n, sizeof *s->logits);
+    s->counts = rp__calloc(n, sizeof *s->counts);
+    s->candidates = rp__calloc(n, sizeof *s->candidates);
+    s->best = rp__calloc(n, sizeof *s->best);
+    s->chunks = rp__calloc(n_chunks, sizeof *s->chunks);
+    s->tops = rp__calloc(n_chunks, sizeof *s->tops);
+    s->sums = rp__calloc(n_chunks, sizeof *s->sums);
+    if (s->logits && s->counts && s->candidates && s->best && s->chunks && s->tops && s->sums)
+        return RP_OK;
     rp__sampler_clear(s);
     return rp__fail(err, RP_ENOMEM, "out of memory for a sampler over %d tokens", (int)n_vocab);
 }
 
 void rp__sampler_clear(rp__sampler *s) {
     rp__free(s->logits);
-    rp__free(s->candidates);
     rp__free(s->counts);
+    rp__free(s->candidates);
+    rp__free(s->best);
+    rp__free(s->chunks);
+    rp__free(s->tops);
+    rp__free(s->sums);
     *s = (rp__sampler){0};
 }
 
@@ -124,13 +136,6 @@ static const float *adjust(rp__sampler *s, const float *logits, const rp_samplin
 
 /* ---- candidates in descending order ---- */
 
-static int32_t argmax(const float *v, int32_t n) {
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
-        if (v[i] > v[best] || isnan(v[best])) best = i;
-    return best;
-}
-
 static bool comes_before(rp__candidate a, rp__candidate b) {
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
@@ -145,93 +150,122 @@ static void sift_down(rp__candidate *heap, size_t n, size_t i) {
     heap[i] = item;
 }
 
-/* A heap of all tokens that can be drawn; NaN counts as never. Returns how many. */
-static size_t make_heap(rp__sampler *s, const float *logits) {
-    size_t n = 0;
-    for (int32_t i = 0; i < s->n_vocab; i++)
-        if (logits[i] > -INFINITY) s->candidates[n++] = (rp__candidate){logits[i], i};
-    for (size_t i = n / 2; i-- > 0;) sift_down(s->candidates, n, i);
-    return n;
+static void add_candidate(rp__sampler *s, rp__candidate item) {
+    size_t i = s->n_candidates++;
+    for (size_t up; i && comes_before(item, s->candidates[up = (i - 1) / 2]); i = up)
+        s->candidates[i] = s->candidates[up];
+    s->candidates[i] = item;
 }
 
-/* Takes the best out of the heap of n; it lands at index n - 1. */
-static rp__candidate pop(rp__candidate *heap, size_t n) {
+static rp__candidate pop(rp__candidate *heap, size_t *n) {
     rp__candidate best = heap[0];
-    heap[0] = heap[n - 1];
-    sift_down(heap, n - 1, 0);
-    return heap[n - 1] = best;
+    heap[0] = heap[--*n];
+    if (*n) sift_down(heap, *n, 0);
+    return best;
 }
 
-static double weight(float logit, float max, float temperature) {
-    return exp(((double)logit - (double)max) / (double)temperature);
+/* Tokens in descending order, as far as they are asked for: chunks of the row by their largest, and
+ * the candidates of chunks that were opened. */
+static void begin_order(rp__sampler *s, const float *logits) {
+    int32_t n_chunks = rp__row_chunks(s->n_vocab);
+    s->row = logits;
+    s->top = rp__row_tops(logits, s->n_vocab, s->tops);
+    s->n_candidates = s->n_chunks = s->n_best = 0;
+    for (int32_t i = 0; i < n_chunks; i++)
+        if (s->tops[i] > -INFINITY) s->chunks[s->n_chunks++] = (rp__candidate){s->tops[i], i};
+    for (size_t i = s->n_chunks / 2; i-- > 0;) sift_down(s->chunks, s->n_chunks, i);
 }
 
-/* Nothing cuts the distribution: no order is needed, the sum runs over the vocabulary. */
-static int32_t draw_from_all(const rp__sampler *s, const float *logits, float max,
-                             float temperature, double u) {
-    double all = 0, sum = 0;
-    for (int32_t i = 0; i < s->n_vocab; i++)
-        if (logits[i] > -INFINITY) all += weight(logits[i], max, temperature);
-    int32_t last = 0;
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        if (!(logits[i] > -INFINITY)) continue;
-        last = i;
-        sum += weight(logits[i], max, temperature);
-        if (sum > u * all) return i;
+static void open_chunk(rp__sampler *s) {
+    int32_t from = pop(s->chunks, &s->n_chunks).id * RP__ROW_CHUNK, to = from + RP__ROW_CHUNK;
+    for (int32_t i = from; i < to && i < s->n_vocab; i++)
+        if (s->row[i] > -INFINITY) add_candidate(s, (rp__candidate){s->row[i], i});
+}
+
+/* False when there are not more than i tokens that can be drawn; else best[i] is one. */
+static bool has_best(rp__sampler *s, size_t i) {
+    for (; s->n_best <= i; s->n_best++) {
+        while (s->n_chunks && (!s->n_candidates || s->chunks[0].logit >= s->candidates[0].logit))
+            open_chunk(s);
+        if (!s->n_candidates) return false;
+        s->best[s->n_best] = pop(s->candidates, &s->n_candidates);
     }
-    return last;
+    return true;
 }
 
-static int32_t draw(rp__sampler *s, const float *logits, const rp_sampling *p, double u) {
-    size_t n = make_heap(s, logits), n_heap = n;
-    if (!n)
-        return argmax(
-            logits, s->n_vocab); /* nothing can be drawn: the first token stands for a broken row */
-    size_t limit = p->top_k > 0 && (size_t)p->top_k < n ? (size_t)p->top_k : n;
-    rp__candidate *c = s->candidates;
-    float max = c[0].logit;
-    if (limit == n && p->top_p >= 1 && p->min_p == 0)
-        return draw_from_all(s, logits, max, p->temperature, u);
-    double all = 0;
-    if (limit == n)
-        for (size_t i = 0; i < n; i++) all += weight(c[i].logit, max, p->temperature);
+/* ---- drawing ---- */
+
+/* 1 / temperature, finite, so that the best token's weight is 1 at any temperature. */
+static float coldness(float temperature) {
+    float by = 1 / temperature;
+    return by < FLT_MAX ? by : FLT_MAX;
+}
+
+/* Nothing cuts the distribution: no order is needed, the sums run over the vocabulary. */
+static int32_t draw_from_all(rp__sampler *s, const rp_sampling *p, double u) {
+    float by = coldness(p->temperature), w[RP__ROW_CHUNK];
+    double target = u * rp__row_sum(s->row, s->n_vocab, s->top, by, s->sums);
+    double sum = 0, before = 0; /* before: the chunk in which the sum passes the target */
+    int32_t from = 0, last = 0, n_chunks = rp__row_chunks(s->n_vocab);
+    for (int32_t i = 0; i < n_chunks && sum <= target; i++)
+        if (s->sums[i] > 0) from = i * RP__ROW_CHUNK, before = sum, sum += s->sums[i];
+    int32_t n = s->n_vocab - from < RP__ROW_CHUNK ? s->n_vocab - from : RP__ROW_CHUNK;
+    rp__row_weights(s->row + from, n, s->top, by, w);
+    for (int32_t i = 0; i < n && before <= target; i++) /* rounding: else the last of any weight */
+        if (w[i] > 0) last = i, before += (double)w[i];
+    return from + last;
+}
+
+static double weight(const rp__sampler *s, size_t i, float temperature) {
+    return exp(((double)s->best[i].logit - (double)s->top) / (double)temperature);
+}
+
+/* top-k, top-p and min-p over the tokens in descending order. */
+static int32_t draw_from_best(rp__sampler *s, const rp_sampling *p, size_t limit, double u) {
+    const float t = p->temperature;
+    double all = 0, kept = 0, sum = 0;
+    if (limit == (size_t)s->n_vocab)
+        all = rp__row_sum(s->row, s->n_vocab, s->top, coldness(t), NULL);
     else
-        for (; n_heap > n - limit; n_heap--)
-            all += weight(pop(c, n_heap).logit, max, p->temperature);
-    double kept = 0; /* mass of the candidates that stay, in descending order */
-    size_t n_kept = 0;
-    for (; n_kept < limit; n_kept++) {
-        if (n_kept && kept >= (double)p->top_p * all && p->top_p < 1) break;
-        size_t at = n - 1 - n_kept;
-        if (n_heap > at) pop(c, n_heap--);
-        double w = weight(c[at].logit, max, p->temperature);
+        for (size_t i = 0; i < limit && has_best(s, i); i++) all += weight(s, i, t);
+    size_t n = 0;
+    for (; n < limit && has_best(s, n); n++) {
+        if (n && kept >= (double)p->top_p * all && p->top_p < 1) break;
+        double w = weight(s, n, t);
         if (w < (double)p->min_p) break;
         kept += w;
     }
-    double target = u * kept, sum = 0;
-    for (size_t i = 0; i < n_kept; i++) {
-        sum += weight(c[n - 1 - i].logit, max, p->temperature);
-        if (sum > target) return c[n - 1 - i].id;
+    double target = u * kept;
+    for (size_t i = 0; i < n; i++) {
+        sum += weight(s, i, t);
+        if (sum > target) return s->best[i].id;
     }
-    return c[n - n_kept].id; /* rounding: the last one kept */
+    return s->best[n - 1].id; /* rounding: the last one kept */
+}
+
+static int32_t draw(rp__sampler *s, const float *logits, const rp_sampling *p, double u) {
+    begin_order(s, logits);
+    if (!isfinite(s->top)) /* the first token stands for a broken row */
+        return rp__row_argmax(logits, s->n_vocab);
+    size_t n = (size_t)s->n_vocab;
+    size_t limit = p->top_k > 0 && (size_t)p->top_k < n ? (size_t)p->top_k : n;
+    if (limit == n && p->top_p >= 1 && p->min_p == 0) return draw_from_all(s, p, u);
+    return draw_from_best(s, p, limit, u);
 }
 
 int32_t rp__sampler_choose(rp__sampler *s, const float *logits, const rp_sampling *p,
                            const int32_t *history, size_t n_history, size_t n_prompt) {
     const float *adjusted = adjust(s, logits, p, history, n_history, n_prompt);
-    if (p->temperature == 0) return argmax(adjusted, s->n_vocab);
+    if (p->temperature == 0) return rp__row_argmax(adjusted, s->n_vocab);
     return draw(s, adjusted, p, rp__random_uniform(p->seed, n_history - n_prompt));
 }
 
 float rp__sampler_logprobs(rp__sampler *s, const float *logits, int32_t id, rp_top_logprob *top,
                            size_t n_top) {
-    float max = logits[argmax(logits, s->n_vocab)];
-    double sum = 0;
-    for (int32_t i = 0; i < s->n_vocab; i++) sum += exp((double)logits[i] - (double)max);
-    double norm = (double)max + log(sum);
-    size_t n = n_top ? make_heap(s, logits) : 0;
+    begin_order(s, logits);
+    double norm = (double)s->top + log(rp__row_sum(logits, s->n_vocab, s->top, 1, NULL));
     for (size_t i = 0; i < n_top; i++) {
-        rp__candidate c = i < n ? pop(s->candidates, n - i) : (rp__candidate){-INFINITY, 0};
+        rp__candidate c = has_best(s, i) ? s->best[i] : (rp__candidate){-INFINITY, 0};
         top[i] = (rp_top_logprob){c.id, (float)((double)c.logit - norm)};
     }
     return (float)((double)logits[id] - norm);

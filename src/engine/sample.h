@@ -2,7 +2,7 @@
  * step: the same request gives the same tokens whoever else is served.
  *
  * Order: logit bias, penalties, temperature, top-k, top-p, min-p, draw. Ties go to the lower id.
- * Accumulation in double. Random numbers: Philox 4x32-10 (Salmon et al. 2011), counter = index of
+ * Sums of weights in a fixed order. Random numbers: Philox 4x32-10 (Salmon et al. 2011), counter = index of
  * the token in the answer, key = seed. */
 #ifndef RP_ENGINE_SAMPLE_H
 #define RP_ENGINE_SAMPLE_H
@@ -19,9 +19,16 @@ typedef struct rp__candidate {
 /* Scratch of one engine: sized for the vocabulary, used by one thread. */
 typedef struct rp__sampler {
     int32_t n_vocab;
-    float *logits;             /* [V] after bias and penalties */
-    rp__candidate *candidates; /* [V] */
-    int32_t *counts;           /* [V] zero between calls */
+    float *logits;   /* [V] after bias and penalties */
+    int32_t *counts; /* [V] zero between calls */
+    /* A row in descending order, as far as it was asked for. */
+    const float *row;
+    float top;                          /* its largest */
+    float *tops;                        /* [chunks] */
+    double *sums;                       /* [chunks] of weights */
+    rp__candidate *chunks, *candidates; /* heaps: unopened chunks by their tops, [V] tokens */
+    rp__candidate *best;                /* [V] tokens in order */
+    size_t n_chunks, n_candidates, n_best;
 } rp__sampler;
 
 /* True when the next token is always that of the largest logit. */

@@ -2,6 +2,7 @@
 #include "engine/sample.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/stop.h"
@@ -118,6 +119,65 @@ RP_TEST(sample, ties_and_broken_rows) {
     assert_int_equal(rp__sampler_choose(&s, ties, &p, h, 1, 1), 1);
     assert_int_equal(rp__sampler_choose(&s, nan, &p, h, 1, 1), 3);
     assert_in_range(rp__sampler_choose(&s, broken, &p, h, 1, 1), 0, 3);
+    rp__sampler_clear(&s);
+}
+
+/* ---- a large vocabulary against sorting all of it ---- */
+
+enum { LARGE = 5000 };
+
+static const float *sorted_by;
+
+static int by_logit(const void *a, const void *b) {
+    int32_t i = *(const int32_t *)a, j = *(const int32_t *)b;
+    if (sorted_by[i] != sorted_by[j]) return sorted_by[i] < sorted_by[j] ? 1 : -1;
+    return i < j ? -1 : 1;
+}
+
+/* As the settings are defined, in double: order, top-k, top-p, min-p, draw. Without a cut tokens
+ * are drawn in the order of their ids. */
+static int32_t choose_plainly(const float *v, const rp_sampling *p) {
+    int32_t order[LARGE];
+    double w[LARGE], all = 0, kept = 0, sum = 0, u = rp__random_uniform(p->seed, 0);
+    float top = -INFINITY;
+    int n = LARGE, n_kept = 0, limit = p->top_k > 0 && p->top_k < LARGE ? p->top_k : LARGE;
+    for (int i = 0; i < n; i++) order[i] = i, top = v[i] > top ? v[i] : top;
+    sorted_by = v;
+    if (limit < n || p->top_p < 1 || p->min_p > 0) qsort(order, LARGE, sizeof *order, by_logit);
+    for (int i = 0; i < n; i++)
+        w[i] = exp(((double)v[order[i]] - (double)top) / (double)p->temperature);
+    for (int i = 0; i < limit; i++) all += w[i];
+    while (n_kept < limit && (!n_kept || p->top_p == 1 || kept < (double)p->top_p * all) &&
+           w[n_kept] >= (double)p->min_p)
+        kept += w[n_kept++];
+    for (int i = 0; i < n_kept; i++)
+        if ((sum += w[i]) > u * kept) return order[i];
+    return order[n_kept - 1];
+}
+
+RP_TEST(sample, a_large_vocabulary_as_if_it_were_sorted) {
+    static float v[LARGE];
+    rp__sampler s;
+    rp_error err = {0};
+    assert_ok(rp__sampler_init(&s, LARGE, &err), err);
+    for (int i = 0; i < LARGE; i++) /* steps of 1/64: many ties */
+        v[i] = floorf((float)(rp__random_uniform(1, (uint64_t)i) * 12 * 64)) / 64;
+    const rp_sampling settings[] = {
+        {.temperature = 1, .top_p = 1},
+        {.temperature = 0.7f, .top_p = 1, .top_k = 40},
+        {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f},
+        {.temperature = 1, .top_p = 0.9f},
+        {.temperature = 2, .top_p = 1, .min_p = 0.1f},
+        {.temperature = 1.5f, .top_p = 0.5f, .top_k = 3000},
+        {.temperature = 1e-40f, .top_p = 1},
+    };
+    const int32_t history[1] = {0};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        for (uint64_t seed = 0; seed < 40; seed++) {
+            rp_sampling p = settings[i];
+            p.seed = seed, p.repetition_penalty = 1;
+            assert_int_equal(rp__sampler_choose(&s, v, &p, history, 1, 1), choose_plainly(v, &p));
+        }
     rp__sampler_clear(&s);
 }
 

@@ -5,41 +5,42 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fail.h"
 
-/* About 20 to 50 us of spinning: longer than a barrier inside a step takes when every worker has a
- * core, shorter than a scheduler's time slice when it has not. */
-enum { SPINS = 2000, YIELDS = 4 };
+/* How long a worker looks before it sleeps: inside a job about as long as the others may still work
+ * on their part, between jobs as long as the caller takes from one decode step to the next. A look
+ * in between gives the core to who has work, so that more threads than cores get on. */
+enum { JOB_SPIN_US = 50, IDLE_SPIN_US = 300, LOOKS = 64 };
 
-/* A number that is waited on until it changes. Sleepers count themselves before their last look,
- * and a change looks for sleepers after it is made (both sequentially consistent), so that none is
- * missed. */
-typedef struct gate {
-    _Alignas(64) atomic_uint value;
-    atomic_int n_sleepers;
-    pthread_mutex_t mutex;
-    pthread_cond_t cond;
-} gate;
+/* What each worker waits at. `arrived` grows by one at every barrier and is written by its worker
+ * alone, so that who comes last reads one line per worker and goes on. */
+typedef struct worker_state {
+    _Alignas(64) atomic_uint arrived;
+    struct rp__pool *pool;
+    int idx;
+    pthread_t thread;
+} worker_state;
 
 struct rp__pool {
     int n_threads;
     int n_started; /* threads to join */
-    gate start;    /* grows with every job */
-    gate barrier;  /* grows when the last worker has come */
-    _Alignas(64) atomic_int n_arrived;
-    rp__pool_fn fn; /* written before `start` changes, read after */
+    /* Sleepers count themselves before their last look, and a change looks for sleepers after it is
+     * made (both sequentially consistent), so that none is missed. */
+    _Alignas(64) atomic_int n_sleepers;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    _Alignas(64) atomic_uint n_jobs;
+    rp__pool_fn fn; /* written before n_jobs grows, read after */
     void *arg;
     atomic_bool is_closing;
-    struct worker {
-        rp__pool *pool;
-        int idx;
-        pthread_t thread;
-    } worker[];
+    worker_state workers[];
 };
 
 static void relax(void) {
@@ -50,94 +51,109 @@ static void relax(void) {
 #endif
 }
 
-static bool gate_init(gate *g) {
-    atomic_init(&g->value, 0);
-    atomic_init(&g->n_sleepers, 0);
-    if (pthread_mutex_init(&g->mutex, NULL)) return false;
-    if (pthread_cond_init(&g->cond, NULL) == 0) return true;
-    pthread_mutex_destroy(&g->mutex);
-    return false;
+/* True until `value` comes to `want`. */
+static bool is_before(const atomic_uint *value, unsigned want, memory_order order) {
+    return (int)(atomic_load_explicit(value, order) - want) < 0;
 }
 
-static void gate_clear(gate *g) {
-    pthread_cond_destroy(&g->cond);
-    pthread_mutex_destroy(&g->mutex);
+static void sleep_until(rp__pool *pool, const atomic_uint *value, unsigned want) {
+    pthread_mutex_lock(&pool->mutex);
+    atomic_fetch_add(&pool->n_sleepers, 1);
+    while (is_before(value, want, memory_order_seq_cst))
+        pthread_cond_wait(&pool->changed, &pool->mutex);
+    atomic_fetch_sub(&pool->n_sleepers, 1);
+    pthread_mutex_unlock(&pool->mutex);
 }
 
-static void gate_open(gate *g) {
-    atomic_fetch_add(&g->value, 1);
-    if (atomic_load(&g->n_sleepers) == 0) return;
-    pthread_mutex_lock(&g->mutex);
-    pthread_cond_broadcast(&g->cond);
-    pthread_mutex_unlock(&g->mutex);
-}
-
-static void gate_wait(gate *g, unsigned old) {
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&g->value, memory_order_acquire) != old) return;
-        relax();
-    }
-    for (int i = 0; i < YIELDS; i++) {
-        if (atomic_load_explicit(&g->value, memory_order_acquire) != old) return;
+static void wait_until(rp__pool *pool, const atomic_uint *value, unsigned want, uint64_t spin_us) {
+    uint64_t start = 0;
+    for (;;) {
+        for (int i = 0; i < LOOKS; i++) {
+            if (!is_before(value, want, memory_order_acquire)) return;
+            relax();
+        }
+        uint64_t now = rp__clock_ns();
+        if (!start) start = now;
+        if (now - start > spin_us * 1000) break;
         sched_yield();
     }
-    pthread_mutex_lock(&g->mutex);
-    atomic_fetch_add(&g->n_sleepers, 1);
-    while (atomic_load(&g->value) == old) pthread_cond_wait(&g->cond, &g->mutex);
-    atomic_fetch_sub(&g->n_sleepers, 1);
-    pthread_mutex_unlock(&g->mutex);
+    sleep_until(pool, value, want);
 }
 
-void rp__pool_barrier(rp__pool *pool) {
+static void wake(rp__pool *pool) {
+    if (atomic_load(&pool->n_sleepers) == 0) return;
+    pthread_mutex_lock(&pool->mutex);
+    pthread_cond_broadcast(&pool->changed);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+static bool have_arrived(const rp__pool *pool, unsigned turn) {
+    for (int i = 0; i < pool->n_threads; i++)
+        if (is_before(&pool->workers[i].arrived, turn, memory_order_seq_cst)) return false;
+    return true;
+}
+
+void rp__pool_barrier(rp__pool *pool, int worker) {
     if (pool->n_threads == 1) return;
-    unsigned old = atomic_load_explicit(&pool->barrier.value, memory_order_acquire);
-    if (atomic_fetch_add_explicit(&pool->n_arrived, 1, memory_order_acq_rel) + 1 <
-        pool->n_threads) {
-        gate_wait(&pool->barrier, old);
-        return;
-    }
-    atomic_store_explicit(&pool->n_arrived, 0, memory_order_relaxed);
-    gate_open(&pool->barrier);
+    unsigned turn = atomic_fetch_add(&pool->workers[worker].arrived, 1) + 1;
+    if (have_arrived(pool, turn))
+        wake(pool); /* the last to come, or one of several at once */
+    else
+        for (int i = 0; i < pool->n_threads; i++)
+            wait_until(pool, &pool->workers[i].arrived, turn, JOB_SPIN_US);
 }
 
 static void *worker_main(void *arg) {
-    struct worker *w = arg;
+    worker_state *w = arg;
     rp__pool *pool = w->pool;
-    for (unsigned seen = 0;; seen++) {
-        gate_wait(&pool->start, seen);
+    for (unsigned job = 1;; job++) {
+        wait_until(pool, &pool->n_jobs, job, IDLE_SPIN_US);
         if (atomic_load_explicit(&pool->is_closing, memory_order_acquire)) return NULL;
         pool->fn(pool->arg, w->idx, pool->n_threads);
-        rp__pool_barrier(pool);
+        rp__pool_barrier(pool, w->idx);
     }
+}
+
+static void begin_job(rp__pool *pool) {
+    atomic_fetch_add(&pool->n_jobs, 1);
+    wake(pool);
 }
 
 void rp__pool_run(rp__pool *pool, rp__pool_fn fn, void *arg) {
     pool->fn = fn;
     pool->arg = arg;
-    if (pool->n_threads > 1) gate_open(&pool->start);
+    if (pool->n_threads > 1) begin_job(pool);
     fn(arg, 0, pool->n_threads);
-    rp__pool_barrier(pool);
+    rp__pool_barrier(pool, 0);
 }
 
 int rp__pool_size(const rp__pool *pool) {
     return pool->n_threads;
 }
 
+static bool init_locks(rp__pool *pool) {
+    if (pthread_mutex_init(&pool->mutex, NULL)) return false;
+    if (pthread_cond_init(&pool->changed, NULL) == 0) return true;
+    pthread_mutex_destroy(&pool->mutex);
+    return false;
+}
+
 rp_status rp__pool_create(int n_threads, rp__pool **out, rp_error *err) {
     *out = NULL;
-    size_t bytes = sizeof(rp__pool) + (size_t)n_threads * sizeof(struct worker);
+    size_t bytes = sizeof(rp__pool) + (size_t)n_threads * sizeof(worker_state);
     rp__pool *pool = rp__alloc_aligned(64, bytes);
     if (!pool)
         return rp__fail(err, RP_ENOMEM, "cpu: no memory for a pool of %d threads", n_threads);
     memset(pool, 0, bytes);
     pool->n_threads = n_threads;
-    if (!gate_init(&pool->start)) goto no_start;
-    if (!gate_init(&pool->barrier)) goto no_barrier;
-    atomic_init(&pool->n_arrived, 0);
-    atomic_init(&pool->is_closing, false);
+    if (!init_locks(pool)) {
+        rp__free(pool);
+        return rp__fail(err, RP_ENOMEM, "cpu: the system gave no locks for a pool");
+    }
     for (int i = 1; i < n_threads; i++) {
-        pool->worker[i] = (struct worker){.pool = pool, .idx = i};
-        if (pthread_create(&pool->worker[i].thread, NULL, worker_main, &pool->worker[i])) {
+        worker_state *w = &pool->workers[i];
+        w->pool = pool, w->idx = i;
+        if (pthread_create(&w->thread, NULL, worker_main, w)) {
             int n_had = pool->n_started + 1;
             rp__pool_destroy(pool);
             return rp__fail(err, RP_ENOMEM, "cpu: the system gave %d of %d threads", n_had,
@@ -147,21 +163,15 @@ rp_status rp__pool_create(int n_threads, rp__pool **out, rp_error *err) {
     }
     *out = pool;
     return RP_OK;
-
-no_barrier:
-    gate_clear(&pool->start);
-no_start:
-    rp__free(pool);
-    return rp__fail(err, RP_ENOMEM, "cpu: the system gave no locks for a pool");
 }
 
 void rp__pool_destroy(rp__pool *pool) {
     if (!pool) return;
     atomic_store_explicit(&pool->is_closing, true, memory_order_release);
-    gate_open(&pool->start);
-    for (int i = 1; i <= pool->n_started; i++) pthread_join(pool->worker[i].thread, NULL);
-    gate_clear(&pool->barrier);
-    gate_clear(&pool->start);
+    begin_job(pool);
+    for (int i = 1; i <= pool->n_started; i++) pthread_join(pool->workers[i].thread, NULL);
+    pthread_cond_destroy(&pool->changed);
+    pthread_mutex_destroy(&pool->mutex);
     rp__free(pool);
 }
 

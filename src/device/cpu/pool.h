@@ -20,8 +20,8 @@ int rp__pool_size(const rp__pool *pool);
  * workers, and what they wrote is seen by the caller after. */
 void rp__pool_run(rp__pool *pool, rp__pool_fn fn, void *arg);
 
-/* Inside a job: nobody leaves before all have come. */
-void rp__pool_barrier(rp__pool *pool);
+/* Inside a job, by its worker: nobody leaves before all have come. */
+void rp__pool_barrier(rp__pool *pool, int worker);
 
 /* Cores that this process may use: affinity, cgroup quota (v1 and v2), siblings of one core counted
  * once. At least 1. */

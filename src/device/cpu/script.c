@@ -21,6 +21,9 @@ enum { MAX_ACCESSES = RP_OP_MAX_IN + RP_OP_MAX_OUT + 2 };
  * all of the own lot goes on with those of others. */
 enum { MAX_LOTS = 8, SHARES_EACH = 4 };
 
+/* Where a worker but the first finds an operand: that many bytes into memory of its own. */
+enum { AT_HOME = -1, OWN_BYTES = 1 << 17 };
+
 typedef struct step {
     rp__body_fn fn; /* NULL: copy n_bytes from in[0] to out[0] */
     rp_op op;
@@ -29,6 +32,8 @@ typedef struct step {
     const int32_t *live; /* NULL: all items */
     size_t n_bytes;
     bool is_split, has_barrier;
+    bool is_repeated; /* every worker runs all of it for itself */
+    int32_t own_in[RP_OP_MAX_IN], own_out[RP_OP_MAX_OUT]; /* or AT_HOME */
     rp__body_fn finish; /* of a split step in two phases; a barrier parts them */
     unsigned n_shares;  /* 0: each worker has one share, its own */
     /* Grows by one for every share taken and for every worker that finds none left: by the same in
@@ -36,14 +41,27 @@ typedef struct step {
     atomic_uint n_taken[MAX_LOTS];
 } step;
 
+/* What workers but the first have a copy of: bytes that worker 0 has at `from`. */
+typedef struct own_copy {
+    uintptr_t from, to;
+    int32_t at;
+} own_copy;
+
+enum { MAX_COPIES = 32 };
+
 struct rp__script {
     const rp__body_set *set;
     step *steps;
     size_t n_steps, steps_cap;
     size_t scratch_each, shared, n_barriers, n_split;
     unsigned n_runs; /* since it was compiled, with the one under way */
-    access *seen; /* since the last barrier, while compiling */
+    size_t own_bytes; /* of each worker, before its scratch */
+    /* while compiling */
+    access *seen; /* since the last barrier */
     size_t n_seen, seen_cap;
+    own_copy copies[MAX_COPIES];
+    int n_copies;
+    size_t own_used;
 };
 
 /* ---- scratch ---- */
@@ -93,7 +111,7 @@ void rp__script_destroy(rp__script *s) {
 }
 
 void rp__script_reset(rp__script *s) {
-    s->n_steps = s->n_barriers = s->n_split = s->scratch_each = s->shared = 0;
+    s->n_steps = s->n_barriers = s->n_split = s->scratch_each = s->shared = s->own_bytes = 0;
 }
 
 static step *add_step(rp__script *s, rp_error *err) {
@@ -155,12 +173,14 @@ static int accesses_of(const step *st, access *out) {
             (access){(uintptr_t)st->out[0], (uintptr_t)st->out[0] + st->n_bytes, true, false};
         return n;
     }
+    bool by_all = st->is_split || st->is_repeated;
     for (int i = 0; i < st->op.n_in; i++)
-        if (st->in[i]) out[n++] = access_of(&st->op.in[i], st->in[i], false, st->is_split);
+        if (st->in[i])
+            out[n++] = access_of(&st->op.in[i], st->in[i], false,
+                                 by_all && st->own_in[i] == AT_HOME);
     for (int i = 0; i < st->op.n_out; i++)
         if (st->out[i]) out[n++] = access_of(&st->op.out[i], st->out[i], true, st->is_split);
-    /* Every worker reads the live count of a split step. */
-    if (st->live) out[n++] = access_of(&st->op.live, st->live, false, st->is_split);
+    if (st->live) out[n++] = access_of(&st->op.live, st->live, false, by_all);
     /* The shared scratch, wherever it may be when the script runs: at an address that nothing has.
      */
     if (st->finish) out[n++] = (access){0, 1, true, true};
@@ -206,6 +226,89 @@ static unsigned shares_of(const step *st, int n_workers) {
     return st->is_split && !st->finish && is_long ? (unsigned)n_workers * SHARES_EACH : 0;
 }
 
+/* ---- steps that every worker repeats ----
+ *
+ * Between two split steps stand small ones: a norm, a rounding. When worker 0 alone runs them the
+ * others wait at a barrier before and one after. When each runs them for itself, the second barrier
+ * goes: worker 0 writes the real output, the others a copy of their own, and read that one as long
+ * as nobody writes the real one again. */
+
+static bool overlap(uintptr_t from, uintptr_t to, const access *a) {
+    return from < a->to && a->from < to;
+}
+
+static access home_of(const rp_tensor *t, const void *at) {
+    return access_of(t, at, false, false);
+}
+
+static bool is_repeatable(const step *st) {
+    static const bool kinds[RP_N_OPS] = {
+        [RP_OP_EMBED] = true, [RP_OP_RMS_NORM] = true,    [RP_OP_LAYER_NORM] = true,
+        [RP_OP_ROPE] = true,  [RP_OP_GATED] = true,       [RP_OP_ACT] = true,
+        [RP_OP_ADD] = true,   [RP_OP_MUL] = true,         [RP_OP_SCALE] = true,
+        [RP_OP_SOFTCAP] = true, [RP_OP_GATHER_ROWS] = true, [RP_OP_CONVERT] = true,
+    };
+    if (!st->fn || st->is_split || !kinds[st->op.kind]) return false;
+    for (int o = 0; o < st->op.n_out; o++) {
+        access y = home_of(&st->op.out[o], st->out[o]);
+        for (int i = 0; i < st->op.n_in; i++) { /* in place: worker 0 changes what others read */
+            access x = home_of(&st->op.in[i], st->in[i]);
+            if (st->in[i] && st->own_in[i] == AT_HOME && overlap(x.from, x.to, &y)) return false;
+        }
+    }
+    return true;
+}
+
+/* Inputs that workers have copies of. */
+static void find_copies(const rp__script *s, step *st) {
+    for (int i = 0; i < RP_OP_MAX_IN; i++) st->own_in[i] = AT_HOME;
+    for (int i = 0; i < RP_OP_MAX_OUT; i++) st->own_out[i] = AT_HOME;
+    for (int i = 0; st->fn && i < st->op.n_in; i++) {
+        access x = home_of(&st->op.in[i], st->in[i]);
+        for (int c = 0; c < s->n_copies; c++)
+            if (st->in[i] && s->copies[c].from == x.from && s->copies[c].to == x.to)
+                st->own_in[i] = s->copies[c].at;
+    }
+}
+
+/* What the step writes is in nobody's copies any more. */
+static void drop_copies(rp__script *s, const access *a, int n) {
+    for (int i = 0; i < n; i++)
+        for (int c = 0; a[i].is_write && c < s->n_copies;)
+            if (overlap(s->copies[c].from, s->copies[c].to, &a[i]))
+                s->copies[c] = s->copies[--s->n_copies];
+            else
+                c++;
+}
+
+/* False: no room. */
+static bool place_copies(rp__script *s, step *st) {
+    if (s->n_copies + st->op.n_out > MAX_COPIES) return false;
+    for (int o = 0; o < st->op.n_out; o++) {
+        access y = home_of(&st->op.out[o], st->out[o]);
+        size_t n = (y.to - y.from + 63) & ~(size_t)63;
+        if (n > OWN_BYTES - s->own_used) return false;
+        st->own_out[o] = (int32_t)s->own_used;
+        s->own_used += n;
+        s->copies[s->n_copies++] = (own_copy){y.from, y.to, st->own_out[o]};
+    }
+    if (s->own_used > s->own_bytes) s->own_bytes = s->own_used;
+    return true;
+}
+
+/* Where there is no room worker 0 runs the step alone, and the copies so far are forgotten: a
+ * worker that comes to the next is through with them. */
+static void decide_repeat(rp__script *s, step *st) {
+    access a[MAX_ACCESSES];
+    find_copies(s, st);
+    st->is_repeated = is_repeatable(st);
+    drop_copies(s, a, accesses_of(st, a));
+    if (!st->is_repeated || place_copies(s, st)) return;
+    s->n_copies = 0, s->own_used = 0;
+    st->is_repeated = false;
+    find_copies(s, st);
+}
+
 static bool add_seen(rp__script *s, const access *a, int n) {
     if (s->n_seen + (size_t)n > s->seen_cap) {
         size_t cap = s->seen_cap ? s->seen_cap * 2 : 64;
@@ -227,8 +330,8 @@ static bool needs_barrier(const rp__script *s, const access *a, int n) {
 }
 
 rp_status rp__script_compile(rp__script *s, int n_workers, rp_error *err) {
-    s->n_seen = s->n_barriers = s->n_split = 0;
-    s->n_runs = 0;
+    s->n_seen = s->n_barriers = s->n_split = s->own_used = s->own_bytes = 0;
+    s->n_runs = s->n_copies = 0;
     for (size_t i = 0; i < s->n_steps; i++) {
         step *st = &s->steps[i];
         access a[MAX_ACCESSES];
@@ -242,7 +345,9 @@ rp_status rp__script_compile(rp__script *s, int n_workers, rp_error *err) {
         st->n_shares = shares_of(st, n_workers);
         for (int lot = 0; lot < MAX_LOTS; lot++) atomic_init(&st->n_taken[lot], 0);
         st->has_barrier = false;
+        find_copies(s, st);
         if (n_workers == 1 || s->n_steps == 1) continue; /* nothing to wait for */
+        decide_repeat(s, st);
         int n = accesses_of(st, a);
         if (needs_barrier(s, a, n)) {
             st->has_barrier = true;
@@ -272,6 +377,13 @@ static int64_t live_rows(const step *st) {
     return *st->live < 0 ? 0 : *st->live < all ? *st->live : all;
 }
 
+static void use_copies(const step *st, char *own, rp__body_args *a) {
+    for (int i = 0; i < st->op.n_in; i++)
+        if (st->own_in[i] != AT_HOME) a->in[i] = own + st->own_in[i];
+    for (int i = 0; i < st->op.n_out; i++)
+        if (st->own_out[i] != AT_HOME) a->out[i] = own + st->own_out[i];
+}
+
 /* One share of n_shares, with the scratch of the worker that runs it. */
 static void run_share(const run *r, const step *st, rp__body_fn fn, int worker, unsigned share,
                       unsigned n_shares) {
@@ -286,7 +398,11 @@ static void run_share(const run *r, const step *st, rp__body_fn fn, int worker, 
     memcpy(a.in, st->in, sizeof a.in);
     memcpy(a.out, st->out, sizeof a.out);
     const rp__scratch *scratch = r->scratch;
-    if (scratch->bytes) a.scratch = scratch->bytes + (size_t)worker * scratch->each;
+    if (scratch->bytes) {
+        char *own = scratch->bytes + (size_t)worker * scratch->each;
+        if (worker) use_copies(st, own, &a);
+        a.scratch = own + r->script->own_bytes;
+    }
     if (st->finish) a.shared = scratch->bytes + (size_t)scratch->n_workers * scratch->each;
     fn(&a);
 }
@@ -310,15 +426,15 @@ static void walk(void *arg, int worker, int n_workers) {
     const run *r = arg;
     for (size_t i = 0; i < r->script->n_steps; i++) {
         step *st = &r->script->steps[i];
-        if (st->has_barrier) rp__pool_barrier(r->pool);
+        if (st->has_barrier) rp__pool_barrier(r->pool, worker);
         if (st->n_shares)
             run_lots(r, st, worker, n_workers);
         else if (st->is_split)
             run_share(r, st, st->fn, worker, (unsigned)worker, (unsigned)n_workers);
-        else if (worker == 0)
-            run_share(r, st, st->fn, 0, 0, 1);
+        else if (worker == 0 || st->is_repeated)
+            run_share(r, st, st->fn, worker, 0, 1);
         if (st->finish) {
-            rp__pool_barrier(r->pool);
+            rp__pool_barrier(r->pool, worker);
             run_share(r, st, st->finish, worker, (unsigned)worker, (unsigned)n_workers);
         }
     }
@@ -350,7 +466,7 @@ size_t rp__script_shared(const rp__script *s) {
     return s->shared;
 }
 size_t rp__script_scratch(const rp__script *s) {
-    return s->scratch_each;
+    return s->own_bytes + s->scratch_each;
 }
 size_t rp__script_barriers(const rp__script *s) {
     return s->n_barriers;

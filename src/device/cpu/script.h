@@ -2,11 +2,12 @@
  * all workers of a pool at once. It is the cpu device's graph, and a script of one step is how it
  * runs an op eagerly: same code, same bits.
  *
- * Compiling decides three things per step. Is it split: small ops run on worker 0 alone, since
- * sharing them out costs more than it saves. Has each worker one part, or are there more, which
- * workers take as they come: long ops, since one core is often slower than another. Is there a
- * barrier before it: only when it touches bytes that another worker may have touched since the last
- * one (read after write, write after read, write after write).
+ * Compiling decides three things per step. Is it split: sharing out small ops costs more than it
+ * saves; every worker runs them for itself, the first on the real operands, the others on copies,
+ * or worker 0 does so alone. Has each worker one part, or are there more, which workers take as
+ * they come: long ops, since one core is often slower than another. Is there a barrier before it:
+ * only when it touches bytes that another worker may have touched since the last one (read after
+ * write, write after read, write after write).
  *
  * Addresses are baked in: buffers used by a script stay where they are as long as it lives. Live
  * row counts are read from memory when a step runs. Replay allocates nothing. */

@@ -37,8 +37,10 @@ extern "C" {
  * + bias + add x is F32, or the 8-bit type of w's dtype (below) ROPE          in  x [T,H,D], cs
  * [T,R] (R/2 cosines then R/2 sines), R <= D;  out y [T,H,D] (may be x) half: pairs (i, i+R/2);
  * interleaved: pairs (2i, 2i+1); dims from R on are copied KV_WRITE      in  k [T,K,D], v [T,K,D],
- * slots [T] I32 (block * S + offset);  out kc [P,K,S,D], vc [P,K,S,D] ATTENTION     in  q [T,H,D],
- * kc [P,K,S,D], vc [P,K,S,D], table [B,M] I32 (block ids), seq [T] I32 (row of table), pos [T] I32,
+ * slots [T]? I32 (block * S + offset), or in their place table [B,M]?, seq [T]?, pos [T]? as in
+ * ATTENTION (slot = table[seq][pos / S] * S + pos % S);  out kc [P,K,S,D], vc [P,K,S,D] ATTENTION
+ * in  q [T,H,D], kc [P,K,S,D], vc [P,K,S,D], table [B,M] I32 (block ids), seq [T] I32 (row of
+ * table), pos [T] I32,
  * sinks [H]?;  out y [T,H,D];  token t sees positions 0..pos[t] of its sequence (the last `window`
  * of them when window > 0); scores = softcap(scale * q.k); a sink adds exp(sink) to the softmax
  * denominator only GATED         in  gate [T,F], up [T,F];  out y [T,F];  y = act(gate) * up ACT in
@@ -55,7 +57,8 @@ extern "C" {
  * [R,k], ids [R,k] I32;  descending; ties: lower index first SAMPLE        in  x [R,V], u [R] in
  * [0,1), temperature [R] > 0;  out ids [R] I32;  the first index at which the running sum of
  * softmax(x / temperature) exceeds u ADVANCE       in  x [T] I32;  out y [T] I32 (may be x);  y = x
- * + step
+ * + step FEED          in  x [T] I32, past [W,T] I32;  out ids [T] I32, past' [W,T] I32 (may be
+ * past);  ids = x; the rows of past move up by one, the first is gone, x is the last
  *
  * Absent operands have n_dims 0 and buffer NULL; trailing ones may be left out of n_in and n_out.
  * In place (the very memory of an operand of the same shape and dtype): y of ROPE, ACT, SCALE,
@@ -99,7 +102,8 @@ extern "C" {
     X(RP_OP_ARGMAX, "argmax")                                                                      \
     X(RP_OP_TOPK, "topk")                                                                          \
     X(RP_OP_SAMPLE, "sample")                                                                      \
-    X(RP_OP_ADVANCE, "advance")
+    X(RP_OP_ADVANCE, "advance")                                                                    \
+    X(RP_OP_FEED, "feed")
 
 typedef enum rp_op_kind {
 #define RP_X(code, name) code,

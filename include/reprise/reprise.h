@@ -27,6 +27,8 @@ RP_API const char *rp_version(void);
 typedef struct rp_engine rp_engine;
 typedef struct rp_request rp_request;
 
+enum { RP_MAX_SCHEDULER_STEPS = 64 };
+
 typedef struct rp_engine_options {
     uint32_t bytes;
     const char *model;  /* .gguf file, model folder, or short name in ~/.cache/reprise/models */
@@ -61,6 +63,10 @@ typedef struct rp_engine_options {
     const char *placement;
     const char *place;        /* rules that win over those: "norm:rows<32=host rope=device"; NULL */
     const char *host_options; /* device_options of the host's side; NULL */
+    int scheduler_steps; /* most steps of greedy answers in one visit of the host, up to
+                            RP_MAX_SCHEDULER_STEPS: the device feeds its tokens back itself, and a
+                            stream has them in one go. A device that cannot is refused (default 1;
+                            0: the default) */
 } rp_engine_options;
 
 RP_API rp_engine_options rp_engine_options_default(void);
@@ -276,7 +282,8 @@ RP_API rp_status rp_request_next(rp_request *request, int timeout_ms, rp_event *
 RP_API rp_status rp_request_wait(rp_request *request, char **text, rp_usage *usage, rp_error *err);
 
 RP_API void rp_request_cancel(
-    rp_request *request); /* ends within one step; DONE with RP_FINISH_CANCELLED follows */
+    rp_request *request); /* ends within one step, or visit of scheduler_steps;
+                                     DONE with RP_FINISH_CANCELLED follows */
 /* Cancels if needed, waits for the end, frees. In a callback, its own or another's, it does not
  * wait: no event follows, and the engine frees the request when it has ended. NULL is fine. */
 RP_API void rp_request_release(rp_request *request);

@@ -230,6 +230,11 @@ static const rp__option rows[RP_N_OPTIONS] = {
         .help = "most prompt tokens of a step while answers are being generated, which bounds the gap in "
                 "their streams; 0: as many as fit a step",
         .group = IN_MEMORY, .commands = SERVES},
+    [RP_OPT_SCHEDULER_STEPS] = {.name = "num-scheduler-steps", .kind = RP_OPT_INT, .value = "N",
+        .default_text = "1", .min = 1, .max = 64,
+        .help = "most steps of greedy answers in one visit of the host, on devices that feed tokens "
+                "back themselves: streams then get N tokens at a time",
+        .group = IN_MEMORY, .commands = LOADS},
     [RP_OPT_PREFIX_CACHE] = {.name = "enable-prefix-caching", .aliases = "cache-prompt",
         .kind = RP_OPT_FLAG, .default_text = "on",
         .help = "equal beginnings of prompts are computed once",

@@ -157,6 +157,7 @@ static int fill_options(const rp__options *o, rp_engine_options *e, made_texts *
     e->n_ctx = (int)rp__options_int(o, RP_OPT_MAX_MODEL_LEN);
     e->max_batch_tokens = (int)rp__options_int(o, RP_OPT_MAX_BATCH_TOKENS);
     e->prefill_chunk = (int)rp__options_int(o, RP_OPT_PREFILL_CHUNK);
+    e->scheduler_steps = (int)rp__options_int(o, RP_OPT_SCHEDULER_STEPS);
     e->max_queue = (int)rp__options_int(o, RP_OPT_MAX_QUEUE);
     e->prefix_cache = rp__options_on(o, RP_OPT_PREFIX_CACHE);
     e->block_size = (int)rp__options_int(o, RP_OPT_BLOCK_SIZE);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fail.h"
 #include "base/map.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"
@@ -65,8 +66,22 @@ static rp_status check_rope(const rp_op *op, rp_error *err) {
     return RP_OK;
 }
 
+/* The places of rows: slots, or what they follow from. */
+static rp_status check_places(const rp_op *op, rp_error *err) {
+    static const char *const names[] = {"table", "seq", "pos"};
+    bool has_slots = op->in[2].n_dims > 0;
+    for (int i = 0; i < 3; i++) {
+        bool is_there = i + 3 < op->n_in && op->in[i + 3].n_dims > 0;
+        if (is_there == has_slots)
+            return rp__op_fail(err, op, "wants slots, or table, seq and pos: %s is %s", names[i],
+                               is_there ? "there, too" : "missing");
+    }
+    return RP_OK;
+}
+
 static rp_status check_kv_write(const rp_op *op, rp_error *err) {
     int64_t p = op->out[0].dim[0], s = op->out[0].dim[2];
+    RP_TRY(check_places(op, err));
     if (p <= INT32_MAX / s) return RP_OK;
     return rp__op_fail(err, op, "kc wants P * S below 2^31 for I32 slots, found %lld * %lld",
                        (long long)p, (long long)s);
@@ -154,7 +169,8 @@ static rp__op_cost cost_expert_matmul(const rp_op *op) {
 }
 
 static rp__op_cost cost_kv_write(const rp_op *op) {
-    double kv = (double)rp__tensor_elems(&op->in[0]), bytes = tensor_bytes(&op->in[2]);
+    double kv = (double)rp__tensor_elems(&op->in[0]), bytes = 0;
+    for (int i = 2; i < op->n_in; i++) bytes += tensor_bytes(&op->in[i]);
     for (int i = 0; i < 2; i++)
         bytes += tensor_bytes(&op->in[i]) + kv * (double)rp__dtype_block_bytes(op->out[i].dtype);
     return (rp__op_cost){.flops = 0, .bytes = bytes};
@@ -181,6 +197,8 @@ static rp__op_cost cost_attention(const rp_op *op) {
     { name, shape, OP_F32, true }
 #define I32(name, shape)                                                                           \
     { name, shape, OP_I32, false }
+#define I32_OPT(name, shape)                                                                       \
+    { name, shape, OP_I32, true }
 #define WEIGHT(name, shape)                                                                        \
     { name, shape, OP_WEIGHT, false }
 #define FLOAT(name, shape)                                                                         \
@@ -218,7 +236,8 @@ const op_row rp__op_table[RP_N_OPS] = {
                     .alias = {1 << 0},
                     .flops = 3,
                     .check = check_rope},
-    [RP_OP_KV_WRITE] = {.in = {F32("k", "TKD"), F32("v", "TKD"), I32("slots", "T")},
+    [RP_OP_KV_WRITE] = {.in = {F32("k", "TKD"), F32("v", "TKD"), I32_OPT("slots", "T"),
+                               I32_OPT("table", "BM"), I32_OPT("seq", "T"), I32_OPT("pos", "T")},
                         .out = {FLOAT("kc", "PKSD"), FLOAT("vc", "PKSD")},
                         .partial = 1 << 0 | 1 << 1,
                         .check = check_kv_write,
@@ -287,11 +306,16 @@ const op_row rp__op_table[RP_N_OPS] = {
                        .out = {I32("y", "T")},
                        .alias = {1 << 0},
                        .flops = 1},
+    [RP_OP_FEED] = {.in = {I32("x", "T"), I32("past", "WT")},
+                    .out = {I32("ids", "T"), I32("past'", "WT")},
+                    .alias = {0, 1 << 1},
+                    .flops = 1},
 };
 
 #undef F32
 #undef F32_OPT
 #undef I32
+#undef I32_OPT
 #undef WEIGHT
 #undef FLOAT
 #undef FACTOR

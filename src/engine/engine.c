@@ -26,6 +26,7 @@ rp_engine_options rp_engine_options_default(void) {
                                .max_batch_tokens = 512,
                                .prefill_chunk = 256,
                                .max_queue = 1024,
+                               .scheduler_steps = 1,
                                .prefix_cache = true,
                                .block_size = 32,
                                .activations = RP_ACTIVATIONS_F32,
@@ -48,6 +49,7 @@ static rp_status check_options(const rp_engine_options *o, rp_error *err) {
     RP_TRY(check_range("max_seqs", o->max_seqs, 1, 4096, err));
     RP_TRY(check_range("max_batch_tokens", o->max_batch_tokens, 1, 1 << 16, err));
     RP_TRY(check_range("prefill_chunk", o->prefill_chunk, 0, 1 << 16, err));
+    RP_TRY(check_range("scheduler_steps", o->scheduler_steps, 0, RP_MAX_SCHEDULER_STEPS, err));
     RP_TRY(check_range("max_queue", o->max_queue, 0, 1 << 20, err));
     RP_TRY(check_range("block_size", o->block_size, 1, 1024, err));
     RP_TRY(check_range("n_blocks", o->n_blocks, 0, INT32_MAX / 1024, err));

@@ -32,6 +32,7 @@ static rp_status plan_steps(rp__model *m, const rp_engine_options *o, rp__steppe
         return rp__fail(err, RP_EINVAL, "the number of KV blocks is %lld, expected 2 to %d",
                         (long long)n_blocks, (int)(INT32_MAX / c.block_size - 1));
     c.n_blocks = (int32_t)n_blocks;
+    c.n_steps = o->scheduler_steps;
     c.max_tokens = o->max_batch_tokens > max_seqs ? o->max_batch_tokens : max_seqs;
     RP_TRY(cache_type("cache_type_k", o->cache_type_k, &c.k_type, err));
     RP_TRY(cache_type("cache_type_v", o->cache_type_v, &c.v_type, err));

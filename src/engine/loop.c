@@ -174,8 +174,23 @@ static bool is_greedy(const rp__plan_item *item) {
                              !r->prompt_logprobs && !r->task.first);
 }
 
+/* Steps until the first answer is as long as it may be, when every one is greedy. */
+static int32_t wanted_steps(const rp_engine *e, const rp__plan *plan) {
+    int64_t n = e->stepper.config.n_steps;
+    if (plan->n_prompt_tokens) return 1;
+    for (int32_t i = 0; i < plan->n_items; i++) {
+        const rp_request *r = rp__request_of(plan->items[i].task);
+        int64_t left = (int64_t)(r->n_prompt + r->max_new) - r->task.n_tokens;
+        if (!is_greedy(&plan->items[i])) return 1;
+        if (left < n) n = left;
+    }
+    return (int32_t)n;
+}
+
 static rp_status run_plan(rp_engine *e, const rp__plan *plan, rp_error *err) {
     rp__batch *b = &e->stepper.batch;
+    int32_t n_steps = wanted_steps(e, plan);
+    b->n_steps = n_steps > 1 ? rp__sched_extend(&e->sched, n_steps) : 1;
     for (int32_t i = 0; i < plan->n_copies; i++)
         RP_TRY(rp__stepper_copy_block(&e->stepper, plan->copies[i].from, plan->copies[i].to, err));
     b->n_tokens = b->n_seqs = b->n_rows = 0;
@@ -222,10 +237,11 @@ static const float *logits_of(const rp_engine *e, int32_t row) {
     return e->stepper.logits + (size_t)row * (size_t)e->sampler.n_vocab;
 }
 
-/* Chooses the next token of a request; RP_FINISH_NONE when it goes on. */
+/* Chooses the next token of a request; RP_FINISH_NONE when it goes on. Rows of the steps of a visit
+ * follow one another, and have no logits but in the first. */
 static rp_finish next_token(rp_engine *e, rp_request *r, int32_t row) {
     size_t n_top = n_best(r->n_logprobs);
-    const float *logits = logits_of(e, row);
+    const float *logits = e->stepper.has_best ? NULL : logits_of(e, row);
     int32_t id = e->stepper.has_best ? e->stepper.best[row] : choose(e, r, logits);
     float logprob = 0;
     if (r->n_logprobs >= 0)
@@ -270,17 +286,21 @@ static void take_rows(rp_engine *e, const rp__plan_item *item, int32_t row, uint
     take_token(e, r, row);
 }
 
-static void take_results(rp_engine *e, const rp__plan *plan, uint64_t now) {
-    int32_t row = 0;
-    pthread_mutex_lock(&e->lock);
-    e->stats.n_prompt_tokens += (uint64_t)plan->n_prompt_tokens;
-    pthread_mutex_unlock(&e->lock);
+/* What is over after a step of a visit is dropped with the tokens that later ones picked for it. */
+static void take_step(rp_engine *e, const rp__plan *plan, int32_t row, uint64_t now) {
     rp__sched_commit(&e->sched);
     for (int32_t i = 0; i < plan->n_items; i++) {
         int32_t n_rows = plan->items[i].n_rows;
-        if (n_rows) take_rows(e, &plan->items[i], row, now);
+        if (n_rows && plan->items[i].task) take_rows(e, &plan->items[i], row, now);
         row += n_rows;
     }
+}
+
+static void take_results(rp_engine *e, const rp__plan *plan, uint64_t now) {
+    pthread_mutex_lock(&e->lock);
+    e->stats.n_prompt_tokens += (uint64_t)plan->n_prompt_tokens;
+    pthread_mutex_unlock(&e->lock);
+    for (int32_t k = 0; k < e->stepper.n_steps; k++) take_step(e, plan, k * plan->n_rows, now);
 }
 
 static void mark_step(rp_engine *e, uint64_t start_ns) {

@@ -19,6 +19,7 @@ typedef struct rp__batch {
     const int32_t **tables;           /* [n_seqs] block numbers in order of position */
     int32_t *n_blocks;                /* [n_seqs] entries of each table */
     bool is_greedy;                   /* of each row only the best token is wanted */
+    int32_t n_steps;                  /* that and those after it, of one visit; 0 is 1 */
 } rp__batch;
 
 rp_status rp__batch_init(rp__batch *b, int32_t max_tokens, int32_t max_seqs, rp_error *err);

@@ -131,6 +131,8 @@ void rp__sched_remove(rp__sched *s, rp__task *t) {
         take_waiting(s, t);
     rp__kv_release(s->kv, &t->seq);
     t->phase = RP_TASK_NEW;
+    for (int32_t i = 0; i < s->plan.n_items; i++)
+        if (s->plan.items[i].task == t) s->plan.items[i].task = NULL;
 }
 
 rp__task *rp__sched_any(const rp__sched *s) {
@@ -344,9 +346,19 @@ const rp__plan *rp__sched_plan(rp__sched *s, uint64_t now_ns) {
     }
 }
 
+int32_t rp__sched_extend(rp__sched *s, int32_t n_steps) {
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        rp__task *t = s->plan.items[i].task;
+        while (rp__kv_reserve(s->kv, &t->seq, t->n_computed, t->n_computed + n_steps, NULL) != RP_OK)
+            n_steps--; /* down to 1, for which the plan has them */
+    }
+    return n_steps;
+}
+
 void rp__sched_commit(rp__sched *s) {
     for (int32_t i = 0; i < s->plan.n_items; i++) {
         rp__task *t = s->plan.items[i].task;
+        if (!t) continue;
         t->n_computed += s->plan.items[i].n_tokens;
         rp__kv_file(s->kv, &t->seq, t->tokens, t->n_computed);
     }

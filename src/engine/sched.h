@@ -63,7 +63,7 @@ typedef struct rp__sched_config {
 
 /* The next n_tokens tokens of a task. The last n_rows of them give logits. */
 typedef struct rp__plan_item {
-    rp__task *task;
+    rp__task *task; /* NULL: it was removed since */
     int32_t n_tokens, n_rows;
 } rp__plan_item;
 
@@ -108,7 +108,12 @@ rp__task *rp__sched_expired(rp__sched *s, uint64_t now_ns);
 /* What the next step computes; valid until the next call of plan. Nothing (n_items 0) only when
  * there is no task. */
 const rp__plan *rp__sched_plan(rp__sched *s, uint64_t now_ns);
-/* The step was run: its tokens are computed. Before tokens are appended. */
+/* When all tasks of the plan are answering: blocks for n_steps steps of theirs in a row, of which
+ * the plan is the first, as far as there are blocks without taking those of others. Returns for how
+ * many steps. */
+int32_t rp__sched_extend(rp__sched *s, int32_t n_steps);
+/* The step was run: its tokens are computed. Before tokens are appended. Once more for each step
+ * that followed, when the tokens of the one before it are. */
 void rp__sched_commit(rp__sched *s);
 
 /* After commit, when the whole prompt of `leader` is computed and nothing was appended yet: the

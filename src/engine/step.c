@@ -98,8 +98,26 @@ int32_t rp__stepper_prompt_align(const rp__stepper *s) {
     return parts_align(s) ? parts_align(s) : 1;
 }
 
+/* A visit of several steps: the device must do between them what the host does otherwise. */
+static rp_status plan_visits(rp__stepper *s, rp_error *err) {
+    const rp_device_properties *props = rp__device_props(s->device);
+    int32_t n = s->config.n_steps;
+    if (n < 1) n = s->config.n_steps = 1;
+    if (n > s->model->n_ctx)
+        return rp__fail(err, RP_EINVAL, "scheduler_steps is %d, more than the context of %lld", n,
+                        (long long)s->model->n_ctx);
+    if (n > 1 && !(props->picks_tokens && props->advances_positions))
+        return rp__fail(err, RP_EUNSUPPORTED,
+                        "scheduler_steps is %d, but device %s as it was opened does not pick "
+                        "tokens and advance positions itself",
+                        n, rp__device_name(s->device));
+    s->model->n_fed = n;
+    return RP_OK;
+}
+
 static rp_status plan(rp__stepper *s, rp_error *err) {
     rp_status st;
+    RP_TRY(plan_visits(s, err));
     rp__model_declare_cache(s->model, s->config.k_type, s->config.v_type, s->config.n_blocks,
                             s->config.block_size);
     RP_TRY(shorten_ops(s, err));
@@ -159,7 +177,7 @@ static rp_status alloc_host(rp__stepper *s, rp_error *err) {
     s->staging = rp__calloc(1, s->bytes[RP_SIDE_DEVICE].inputs);
     s->known = rp__calloc(1, s->bytes[RP_SIDE_DEVICE].inputs);
     s->logits = rp__calloc(n, row);
-    s->best = rp__calloc(n, sizeof *s->best);
+    s->best = rp__calloc(n * (size_t)c->n_steps, sizeof *s->best);
     s->part_logits = align ? rp__calloc(n, row) : NULL;
     s->part_best = align ? rp__calloc(n, sizeof *s->best) : NULL;
     bool has_parts = !align || (s->part_logits && s->part_best);
@@ -208,8 +226,13 @@ static rp_status alloc_side(rp__stepper *s, rp__side side, rp_error *err) {
 
 /* ---- inputs ---- */
 
+/* Where an input begins, in the staging as on the device. */
+static size_t place_of(const rp__program *p, const char *name) {
+    return p->slots[rp__program_find(p, name)].home[RP_SIDE_DEVICE].place;
+}
+
 static int32_t *staged(rp__stepper *s, const rp__program *p, const char *name) {
-    return (int32_t *)(s->staging + p->slots[rp__program_find(p, name)].home[RP_SIDE_DEVICE].place);
+    return (int32_t *)(s->staging + place_of(p, name));
 }
 
 /* Copies n live values and pads up to the declared size. */
@@ -218,6 +241,13 @@ static void stage(rp__stepper *s, const rp__program *p, const char *name, const 
     int32_t *dst = staged(s, p, name);
     if (n) memcpy(dst, values, (size_t)n * sizeof *dst);
     for (int32_t i = n; i < total; i++) dst[i] = padding;
+}
+
+/* What the steps before this one picked is the device's: it stays as it is. */
+static void keep_past(rp__stepper *s, const rp__program *p) {
+    const rp_tensor *past = &p->slots[rp__program_find(p, "past")].tensor;
+    size_t at = place_of(p, "past");
+    memcpy(s->staging + at, s->known + at, rp__tensor_span(past));
 }
 
 /* Padding tokens are token 0 at position 0 of the table's last row, which holds the sink block
@@ -230,7 +260,10 @@ static void stage_inputs(rp__stepper *s, const rp__program *p) {
     stage(s, p, "ids", b->ids, b->n_tokens, t, 0);
     stage(s, p, "pos", b->pos, b->n_tokens, t, 0);
     stage(s, p, "seq", b->seq, b->n_tokens, t, p->bucket.n_seqs);
-    stage(s, p, "slots", b->slots, b->n_tokens, t, RP_KV_SINK * s->config.block_size);
+    if (p->feed_op < 0)
+        stage(s, p, "slots", b->slots, b->n_tokens, t, RP_KV_SINK * s->config.block_size);
+    else
+        keep_past(s, p);
     stage(s, p, "rows", b->rows, b->n_rows, p->bucket.n_rows, 0);
     const rp_tensor *table = &p->slots[rp__program_find(p, "table")].tensor;
     int32_t *dst = staged(s, p, "table");
@@ -280,14 +313,26 @@ static rp_status rewind_inputs(void *user, const rp__program *p, rp_error *err) 
     return rewrite_inputs(user, p, err);
 }
 
-/* What the step that ran changed in its inputs on the device. */
-static void note_advance(rp__stepper *s, const rp__program *p) {
-    if (p->advance_op < 0 || p->places[p->advance_op].side != RP_SIDE_DEVICE) return;
-    const rp_op *op = &p->ops[p->advance_op];
-    int32_t *v = (int32_t *)(s->known + op->out[0].offset);
+/* The op when it changes inputs on the device, and of how many tokens; NULL: it does not. */
+static const rp_op *changing_op(const rp__stepper *s, const rp__program *p, int32_t i, int64_t *n) {
+    if (i < 0 || p->places[i].side != RP_SIDE_DEVICE) return NULL;
     bool is_live = rp__device_props(s->device)->has_live_rows;
-    int64_t n = is_live ? s->batch.n_tokens : op->out[0].dim[0];
-    for (int64_t i = 0; i < n; i++) v[i] += op->p.advance.step;
+    *n = is_live ? s->batch.n_tokens : p->ops[i].out[0].dim[0];
+    return &p->ops[i];
+}
+
+/* What the steps that ran changed in their inputs on the device. The tokens they picked are known
+ * when they are read: until then, what no input ever is. */
+static void note_changes(rp__stepper *s, const rp__program *p) {
+    int64_t n;
+    const rp_op *op = changing_op(s, p, p->advance_op, &n);
+    if (op) {
+        int32_t *pos = (int32_t *)(s->known + op->out[0].offset);
+        for (int64_t i = 0; i < n; i++) pos[i] += op->p.advance.step * s->n_steps;
+    }
+    op = changing_op(s, p, p->feed_op, &n);
+    for (int i = 0; op && i < op->n_out; i++)
+        memset(s->known + op->out[i].offset, -1, rp__tensor_span(&op->out[i]));
 }
 
 /* ---- loading ---- */
@@ -338,19 +383,33 @@ rp_status rp__stepper_load(rp__stepper *s, rp_error *err) {
 
 /* ---- running ---- */
 
+/* As many steps as are wanted, each going on from what the one before it left. Ops on the host see
+ * none of that: such a program makes one step. */
+static rp_status run_steps(rp__stepper *s, rp__choice *c, rp_error *err) {
+    bool is_alone = false;
+    for (s->n_steps = 0; s->n_steps < s->batch.n_steps || !s->n_steps; s->n_steps++) {
+        const rp__program *p = rp__choice_next(c, &s->replay);
+        is_alone |= p->traffic.n_host_ops > 0;
+        if (is_alone && s->n_steps) break;
+        rp_status st = rp__choice_run(c, &s->replay, s->batch.n_tokens, err);
+        if (st != RP_OK) return st;
+    }
+    return RP_OK;
+}
+
 /* A capture is refused once for each segment at most, and once for each program whose graphs make
- * room; what it wrote is undefined, so all inputs are written again. A failure leaves them unknown
- * too. */
+ * room; what it wrote is undefined, so all inputs are written again and all steps made
+ * again. A failure leaves them unknown too. */
 static rp_status run_bucket(rp__stepper *s, rp__choice *c, const rp__program *p, rp_error *err) {
     stage_inputs(s, p);
     RP_TRY(write_inputs(s, p, err));
-    rp_status st = rp__choice_run(c, &s->replay, s->batch.n_tokens, err);
+    rp_status st = run_steps(s, c, err);
     while (st == RP_AGAIN) {
         RP_TRY(rewrite_inputs(s, p, err));
-        st = rp__choice_run(c, &s->replay, s->batch.n_tokens, err);
+        st = run_steps(s, c, err);
     }
     if (st == RP_OK)
-        note_advance(s, p);
+        note_changes(s, p);
     else
         s->n_known = 0;
     return st;
@@ -379,13 +438,30 @@ static rp_status read_output(rp__stepper *s, const rp__program *p, rp__slot slot
                            err);
 }
 
+/* The tokens that this visit picked, newest last: what is in "past" is in "ids" too. */
+static rp_status read_past(rp__stepper *s, const rp__program *p, int32_t *best, rp_error *err) {
+    const rp__slot_info *past = &p->slots[rp__program_find(p, "past")];
+    rp__side side = past->result;
+    size_t t = (size_t)past->tensor.dim[1], n = (size_t)s->n_steps, n_rows = (size_t)s->batch.n_rows,
+           at = past->home[side].place + ((size_t)past->tensor.dim[0] - n) * t * sizeof *best;
+    int32_t *picked = (int32_t *)(s->known + at);
+    RP_TRY(rp__buffer_read(s->memory[side].inputs, at, picked, n * t * sizeof *best, err));
+    for (size_t k = 0; k < n; k++)
+        memcpy(best + k * n_rows, picked + k * t, n_rows * sizeof *best);
+    int64_t n_live;
+    if (changing_op(s, p, p->feed_op, &n_live))
+        memcpy(s->known + place_of(p, "ids"), picked + (n - 1) * t, (size_t)n_live * sizeof *best);
+    return RP_OK;
+}
+
 /* The rows of logits, or of greedy steps the best tokens alone where the device picked them. */
 static rp_status read_results(rp__stepper *s, const rp__program *p, float *logits, int32_t *best,
                               rp_error *err) {
     size_t n = (size_t)s->batch.n_rows;
     rp__slot picked = s->batch.is_greedy ? rp__program_find(p, "best") : RP_NO_SLOT;
-    s->has_best = picked != RP_NO_SLOT;
-    if (s->has_best) return read_output(s, p, picked, best, n * sizeof *best, err);
+    s->has_best = picked != RP_NO_SLOT || (s->batch.is_greedy && p->feed_op >= 0);
+    if (picked != RP_NO_SLOT) return read_output(s, p, picked, best, n * sizeof *best, err);
+    if (s->has_best) return read_past(s, p, best, err);
     return read_output(s, p, rp__program_find(p, "logits"), logits, n * row_bytes(s), err);
 }
 

@@ -15,6 +15,7 @@
 typedef struct rp__stepper_config {
     int32_t max_seqs, max_tokens; /* largest batch; planning lowers max_tokens, to max_seqs at the
                                      least, where a device's watchdog asks for shorter ops */
+    int32_t n_steps; /* most steps of a visit (rp__batch.n_steps); 0 is 1 */
     int32_t n_blocks, block_size; /* KV cache, with the sink block */
     rp_dtype k_type, v_type;
     rp__replay_config replay;
@@ -43,7 +44,8 @@ typedef struct rp__stepper {
     unsigned char *known;   /* as they stand on the device: what is the same is not written again */
     size_t n_known;         /* bytes of it; 0: nothing is known */
     float *logits;          /* [max_seqs, V] of the last step */
-    int32_t *best;          /* [max_seqs] the best token of each row, when has_best */
+    int32_t n_steps;        /* that the last visit made, of those that were wanted */
+    int32_t *best;          /* [n_steps, n_rows] the best token of each row, when has_best */
     float *part_logits;     /* [max_seqs, V] of a part of it */
     int32_t *part_best;
     bool has_best; /* the last step was greedy, on a device that picks tokens: no logits */
@@ -66,7 +68,12 @@ void rp__stepper_clear(rp__stepper *s);
 rp_status rp__stepper_copy_block(rp__stepper *s, int32_t from, int32_t to, rp_error *err);
 
 /* Runs s->batch. On success s->logits has n_rows rows of V, or s->best as many tokens. n_tokens <=
- * max_tokens, n_seqs and n_rows <= max_seqs. */
+ * max_tokens, n_seqs and n_rows <= max_seqs.
+ *
+ * With batch.n_steps > 1, which wants one token of every sequence, all rows, is_greedy, and KV
+ * blocks for as many positions: that step and those after it, each with the tokens that the one
+ * before it picked, in one visit of the host. s->n_steps says how many it made: one alone where the
+ * placement in use has ops on the host. */
 rp_status rp__stepper_run(rp__stepper *s, rp_error *err);
 
 /* After the device was lost: destroys the graphs, opens the device again, and writes everything

@@ -13,13 +13,15 @@ rp__step_slots rp__layer_inputs(rp__program *p, const rp__model *m) {
                               n_table}; /* the last row is the padding's: the sink block only */
     /* What changes with every step stands together, and what is large and seldom changes at the
      * end: a step writes the range that changed. */
+    bool is_fed = p->bucket.kind == RP_BUCKET_DECODE && m->n_fed > 1;
     rp__step_slots s;
+    s.past = is_fed ? rp__program_input(p, "past", RP_I32, 2, (int64_t[]){m->n_fed, t}) : RP_NO_SLOT;
     s.live_tokens = rp__program_input(p, "live_tokens", RP_I32, 1, &one);
     s.live_rows = rp__program_input(p, "live_rows", RP_I32, 1, &one);
     s.seq = rp__program_input(p, "seq", RP_I32, 1, &t);
     s.rows = rp__program_input(p, "rows", RP_I32, 1, &r);
     s.ids = rp__program_input(p, "ids", RP_I32, 1, &t);
-    s.slots = rp__program_input(p, "slots", RP_I32, 1, &t);
+    s.slots = is_fed ? RP_NO_SLOT : rp__program_input(p, "slots", RP_I32, 1, &t);
     s.pos = rp__program_input(p, "pos", RP_I32, 1, &t);
     s.table = rp__program_input(p, "table", RP_I32, 2, table);
     return s;
@@ -106,7 +108,8 @@ rp__slot rp__layer_attention(rp__program *p, const rp__model *m, int64_t layer,
                          rp__program_state(p, "v_cache", &m->layers[layer].v_cache)};
     static const rp_rows rows[] = {RP_ROWS_SINGLE, RP_ROWS_MIXED, RP_ROWS_PROMPT};
     rp_op write = {.kind = RP_OP_KV_WRITE, .label = label, .p.kv_write = {rows[p->bucket.kind]}};
-    rp__program_op(p, &write, 3, (rp__slot[]){k, v, in->slots}, 2, caches);
+    rp__slot places[] = {k, v, in->slots, in->table, in->seq, in->pos};
+    rp__program_op(p, &write, in->slots == RP_NO_SLOT ? 6 : 3, places, 2, caches);
 
     snprintf(label, sizeof label, "blk.%lld.attn", (long long)layer);
     int64_t t = shape(p, q)->dim[0], n = shape(p, q)->dim[1] * shape(p, q)->dim[2];
@@ -131,11 +134,16 @@ static void advance_positions(rp__program *p, const rp__step_slots *in) {
 }
 
 /* Beside the logits, which are read where anybody wants more than the best token. */
-static void pick_tokens(rp__program *p, rp__slot logits) {
+static void pick_tokens(rp__program *p, const rp__step_slots *in, rp__slot logits) {
     if (p->error.code || !rp__device_props(p->device)->picks_tokens) return;
-    rp__slot best = rp__program_output(p, "best", RP_I32, 1, shape(p, logits)->dim);
-    rp_op op = {.kind = RP_OP_ARGMAX, .label = "best"};
-    rp__program_op(p, &op, 1, &logits, 1, &best);
+    bool is_fed = in->past != RP_NO_SLOT;
+    rp__slot best = is_fed ? rp__program_temp(p, "best", RP_I32, 1, shape(p, logits)->dim)
+                           : rp__program_output(p, "best", RP_I32, 1, shape(p, logits)->dim);
+    rp_op pick = {.kind = RP_OP_ARGMAX, .label = "best"}, feed = {.kind = RP_OP_FEED, .label = "ids"};
+    rp__program_op(p, &pick, 1, &logits, 1, &best);
+    if (!is_fed) return;
+    rp__program_live(p, in->live_tokens);
+    rp__program_op(p, &feed, 2, (rp__slot[]){best, in->past}, 2, (rp__slot[]){in->ids, in->past});
 }
 
 void rp__layer_head(rp__program *p, const rp__model *m, const rp__step_slots *in, rp__slot x) {
@@ -149,6 +157,6 @@ void rp__layer_head(rp__program *p, const rp__model *m, const rp__step_slots *in
     rp__slot operands[] = {matmul_input(p, m, h, w), rp__program_const(p, "output", w),
                            rp__program_const(p, "output", &m->head.b)};
     rp__program_op(p, &op, 3, operands, 1, &logits);
-    pick_tokens(p, logits);
+    pick_tokens(p, in, logits);
     advance_positions(p, in);
 }

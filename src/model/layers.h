@@ -8,6 +8,7 @@
 /* The declared inputs of a step, the same for every family. */
 typedef struct rp__step_slots {
     rp__slot ids, pos, seq, slots, table, rows, live_tokens, live_rows;
+    rp__slot past; /* of decode steps that feed themselves; these have no slots */
 } rp__step_slots;
 rp__step_slots rp__layer_inputs(rp__program *p, const rp__model *m);
 
@@ -31,7 +32,8 @@ rp__slot rp__layer_attention(rp__program *p, const rp__model *m, int64_t layer,
                              const rp__step_slots *in, rp__slot q, rp__slot k, rp__slot v);
 
 /* The end of a step: final norm and head on the rows asked for, output "logits" [R, V]; then the
- * positions advance, on devices that want it. */
+ * positions advance, on devices that want it, and where steps feed themselves (rp__model.n_fed) the
+ * best tokens become the next ids. */
 void rp__layer_head(rp__program *p, const rp__model *m, const rp__step_slots *in, rp__slot x);
 
 #endif

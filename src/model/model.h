@@ -53,6 +53,8 @@ struct rp__model {
     rp__linear head;
     rp__layer *layers;
     float *rope_values;      /* host copy of the table until loaded */
+    int32_t n_fed;           /* > 1: decode steps feed their best tokens to the next one, and keep
+                                the last so many in "past"; said before programs are built */
     bool rounds_activations; /* matmuls with block-quantised weights take 8-bit activations */
     rp__arena arena;
 };
@@ -77,7 +79,8 @@ rp_status rp__model_set_activations(rp__model *m, rp_activations mode, rp_error 
 
 /* Says the ops of a step of the program's bucket. Inputs: "ids" [T], "pos" [T], "seq" [T], "slots"
  * [T], "table" [B + 1, M], "rows" [R], "live_tokens" [1], "live_rows" [1], all I32; output:
- * "logits" [R, V]. M = blocks of n_ctx positions. */
+ * "logits" [R, V], and on devices that pick tokens "best" [R]. M = blocks of n_ctx positions. Decode
+ * steps that feed themselves have "past" [n_fed, T], newest last, for "slots" and "best". */
 void rp__model_build(const rp__model *m, rp__program *p);
 
 /* A key over what a decode step of one token computes, in order: ops, their widths, types of

@@ -17,7 +17,8 @@ void rp__program_init(rp__program *p, rp_device *device, const rp__bucket *bucke
                        .device = device,
                        .live = RP_NO_SLOT,
                        .rounded_from = RP_NO_SLOT,
-                       .advance_op = -1};
+                       .advance_op = -1,
+                       .feed_op = -1};
 }
 
 void rp__program_clear(rp__program *p) {
@@ -289,10 +290,11 @@ rp_status rp__program_finish(rp__program *p, rp_error *err) {
     for (int32_t i = 0; i < p->n_ops; i++) RP_TRY(rp__op_check(&p->ops[i], err));
     rp_status st = rp__residency_plan(p, err);
     if (st != RP_OK) return st;
-    for (int32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == RP_OP_ADVANCE &&
-            p->slots[p->op_slots[i].out[0]].kind == RP_SLOT_INPUT)
-            p->advance_op = i;
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        if (p->slots[p->op_slots[i].out[0]].kind != RP_SLOT_INPUT) continue;
+        if (p->ops[i].kind == RP_OP_ADVANCE) p->advance_op = i;
+        if (p->ops[i].kind == RP_OP_FEED) p->feed_op = i;
+    }
     RP_TRY(layout(p, err));
     return cut_segments(p, err);
 }

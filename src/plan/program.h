@@ -175,6 +175,7 @@ typedef struct rp__program {
     size_t temp_bytes;                /* of the device's temporaries, were nothing shared */
     rp__traffic traffic;
     int32_t advance_op;   /* the op that advances an input in place; -1: none */
+    int32_t feed_op;      /* the op that puts the next step's tokens in place; -1: none */
     double longest_op_us; /* on the device, as it estimates; 0: it does not say */
     rp__slot live;        /* attached to the ops that follow */
     rp__slot rounded,

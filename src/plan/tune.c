@@ -14,7 +14,8 @@ enum { FORMAT = 1, LONGEST_LINE = 400, WORDS = 12 };
 #define MOST_US 1e12
 
 bool rp__tune_takes(rp_op_kind kind) {
-    return kind != RP_OP_KV_WRITE && kind != RP_OP_ATTENTION && kind != RP_OP_ADVANCE;
+    return kind != RP_OP_KV_WRITE && kind != RP_OP_ATTENTION && kind != RP_OP_ADVANCE &&
+           kind != RP_OP_FEED;
 }
 
 /* In nanoseconds, as the text has them: a profile that was read back decides the same. */

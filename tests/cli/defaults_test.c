@@ -26,6 +26,7 @@ RP_TEST(cli, engine_defaults_are_the_librarys) {
     assert_int_equal(rp__options_int(&o, RP_OPT_MAX_NUM_SEQS), e.max_seqs);
     assert_int_equal(rp__options_int(&o, RP_OPT_MAX_BATCH_TOKENS), e.max_batch_tokens);
     assert_int_equal(rp__options_int(&o, RP_OPT_PREFILL_CHUNK), e.prefill_chunk);
+    assert_int_equal(rp__options_int(&o, RP_OPT_SCHEDULER_STEPS), e.scheduler_steps);
     assert_int_equal(rp__options_int(&o, RP_OPT_MAX_QUEUE), e.max_queue);
     assert_true(rp__options_on(&o, RP_OPT_PREFIX_CACHE) == e.prefix_cache);
     assert_int_equal(rp__options_int(&o, RP_OPT_BLOCK_SIZE), e.block_size);

@@ -89,6 +89,10 @@ static rp_op good_op(rp_op_kind kind) {
     case RP_OP_ADVANCE:
         op.in[0] = op.out[0] = t_ids;
         break;
+    case RP_OP_FEED:
+        op.n_in = op.n_out = 2, op.in[0] = op.out[0] = t_ids;
+        op.in[1] = op.out[1] = T2(RP_I32, 4, 3);
+        break;
     default:
         break; /* ACT, SCALE: x and y alone */
     }
@@ -268,7 +272,7 @@ RP_TEST(op, check_refuses_bad_scalars) {
     assert_refused(&op, "softcap blk.0.part: value wants a finite number > 0, found 0");
     op = good_op(RP_OP_ACT);
     op.kind = (rp_op_kind)RP_N_OPS;
-    assert_refused(&op, "op kind wants a number below 22, found 22");
+    assert_refused(&op, "op kind wants a number below 23, found 23");
 }
 
 RP_TEST(op, check_refuses_bad_sizes_and_strides) {

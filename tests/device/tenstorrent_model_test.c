@@ -14,8 +14,13 @@
 #include "test.h"
 
 /* Against float32 logits whose spread is 1 to 3 (tests/model/tiny_test.py): what rounding every
- * intermediate to BF16 costs through two layers. */
-static const double logit_bound = 0.3;
+ * intermediate to BF16 costs through two layers; more on the real kernels, whose sums in attention
+ * are BF16 too. */
+typedef struct bounds {
+    double logit, tie; /* largest difference; lead of the wanted token where another one wins */
+    int one_in;        /* rows, of which another token may win in one */
+} bounds;
+static const bounds on_stand_in = {0.3, 0.1, 10}, on_ttnn = {0.4, 0.15, 5};
 
 static rp_tiny_config ttnn_model(const char *path) {
     rp_tiny_config c = rp_tiny_default(path);
@@ -57,13 +62,14 @@ static agreement compare(const float *found, const float *wanted, int n, int n_v
 }
 
 /* A row's likeliest token may be another only where two were nearly as likely. */
-static void check_agreement(const char *what, agreement a, double bound) {
+static void check_agreement(const char *what, agreement a) {
+    const bounds *most = rp_test_ttnn_is_real() ? &on_ttnn : &on_stand_in;
     print_message("%s: largest difference %.4f, another likeliest token in %d of %d rows, where "
                   "the lead was at most %.4f\n",
                   what, a.worst, a.n_other, a.n_rows, a.widest);
-    assert_true(a.worst < bound);
-    assert_true(a.widest < 0.1);
-    assert_true(a.n_other <= a.n_rows / 10);
+    assert_true(a.worst < most->logit);
+    assert_true(a.widest < most->tie);
+    assert_true(a.n_other <= a.n_rows / most->one_in);
 }
 
 /* A prompt of two chunks, of which the second is not whole, and an answer. */
@@ -72,8 +78,7 @@ static void check_answer(rp_tiny *t, const rp_golden *g, float *logits) {
     int n = rp_test_ttnn_is_real() ? 38 : g->n;
     rp_tiny_answer(t, g->ids, PROMPT, n, 32, logits);
     const float *wanted = g->logits + (size_t)(PROMPT - 1) * (size_t)g->n_vocab;
-    check_agreement("  prompt and answer", compare(logits, wanted, n - PROMPT + 1, g->n_vocab),
-                    logit_bound);
+    check_agreement("  prompt and answer", compare(logits, wanted, n - PROMPT + 1, g->n_vocab));
 }
 
 static void check_model(const char *model, const char *golden) {
@@ -91,7 +96,7 @@ static void check_model(const char *model, const char *golden) {
     assert_true(t.stepper.replay.stats.n_replays > 0);
     if (!rp_test_ttnn_is_real()) {
         rp_tiny_feed(&t, 1, (const int32_t *[]){g.ids}, g.n, 1, (float *[]){logits});
-        check_agreement("  token by token", compare(logits, g.logits, g.n, g.n_vocab), logit_bound);
+        check_agreement("  token by token", compare(logits, g.logits, g.n, g.n_vocab));
     }
     rp__free(logits);
     rp__free(g.logits);
@@ -171,7 +176,7 @@ static void check_batches(rp_tiny *t, const rp_tiny_config *on_cpu, const int *s
         all.n_rows += a.n_rows;
         all.n_other += a.n_other;
     }
-    check_agreement("batches", all, logit_bound);
+    check_agreement("batches", all);
     rp__free(wanted);
     rp__free(found);
 }
@@ -218,7 +223,7 @@ RP_TEST(tenstorrent, two_hundred_replays_across_blocks) {
     float *wanted = logits_of(&on_cpu, 1, STEPS, &stats), *found = logits_of(&c, 1, STEPS, &stats);
     assert_true(stats.n_replays >= 200);
     assert_int_equal(stats.n_captures, 1);
-    check_agreement("200 replays", compare(found, wanted, STEPS, VOCAB), logit_bound);
+    check_agreement("200 replays", compare(found, wanted, STEPS, VOCAB));
     rp__free(wanted);
     rp__free(found);
 }
@@ -377,8 +382,7 @@ RP_TEST(tenstorrent, pieces_between_host_ops_are_traces) {
     assert_true(stats.n_host_ops > 0 && stats.n_transfers > 0);
     assert_true(stats.n_captures > 2 && stats.n_recaptures == 0);
     assert_true(stats.n_replays > (STEPS - 3) * stats.n_captures);
-    check_agreement("norm and rope on the host", compare(found, wanted, 2 * STEPS, VOCAB),
-                    logit_bound);
+    check_agreement("norm and rope on the host", compare(found, wanted, 2 * STEPS, VOCAB));
     rp__free(wanted);
     rp__free(found);
 }

@@ -146,6 +146,7 @@ RP_TEST(tenstorrent, two_handles_destroyed_in_either_order) {
         rp_graph *graph[2];
         for (int i = 0; i < 2; i++) warm_up(dev, &p[i], 7 + i);
         for (int i = 0; i < 2; i++) graph[i] = capture_ops(dev, i ? "b" : "a", &p[i].op, 1);
+        assert_int_equal(rp__graph_bytes(graph[1]), rp__graph_bytes(graph[0])); /* each its own */
         for (int round = 0; round < 2; round++)
             for (int i = 0; i < 2; i++) check_replay(graph[i], &p[i]);
         rp__graph_destroy(graph[order]);

@@ -90,6 +90,7 @@ typedef struct write_spec {
     bool is_strided;
     int live; /* n + 1 */
     rp_rows rows;
+    bool is_by_table; /* places from table, seq and pos */
 } write_spec;
 static const write_spec writes[] = {
     {1, 1, 16, 3, 1},
@@ -100,6 +101,9 @@ static const write_spec writes[] = {
     {6, 2, 16, 4, 4, .live = 1 + 0},
     {5, 2, 64, 7, 32, .rows = RP_ROWS_SINGLE},
     {64, 2, 64, 4, 32, .rows = RP_ROWS_PROMPT},
+    {5, 2, 64, 7, 32, .rows = RP_ROWS_SINGLE, .is_by_table = true},
+    {6, 2, 16, 4, 4, .live = 1 + 4, .is_by_table = true},
+    {17, 3, 64, 6, 4, .is_strided = true, .is_by_table = true},
 };
 static const rp_dtype cache_dtypes[] = {RP_F32, RP_F16, RP_BF16};
 enum { N_WRITES = sizeof writes / sizeof *writes, N_ALL_WRITES = N_WRITES * 9 };
@@ -122,22 +126,42 @@ static void choose_slots(corpus_case *c, const write_spec *p, int32_t *slots) {
         slots[t] = t < n_live ? order[t] + (int32_t)p->s : (int32_t)(t % p->s);
 }
 
+/* The same places by way of one sequence that has all blocks, in any order; row 0 of the table is
+ * the sink's. */
+static void add_table(corpus_case *c, const write_spec *p, const int32_t *slots) {
+    int32_t table[2 * 8] = {0}, seq[64], pos[64], n = (int32_t)p->p - 1, size = (int32_t)p->s;
+    rp_case_shuffle(c, table + n, n);
+    for (int32_t i = 0; i < n; i++) table[n + i]++;
+    for (int64_t t = 0; t < p->t; t++) {
+        int32_t at = 0, block = slots[t] / size;
+        seq[t] = block != 0;
+        while (block && table[n + at] != block) at++;
+        pos[t] = at * size + slots[t] % size;
+    }
+    rp_case_in_i32(c, 3, S2(2, n), table);
+    rp_case_in_i32(c, 4, S1(p->t), seq);
+    rp_case_in_i32(c, 5, S1(p->t), pos);
+}
+
 static void make_write(size_t i, corpus_case *c) {
     const write_spec *p = &writes[i / 9];
     rp_dtype dtype[2] = {cache_dtypes[i % 3], cache_dtypes[i / 3 % 3]};
     int64_t row = p->k * p->d, n_live = p->live ? p->live - 1 : p->t;
     int32_t slots[64];
-    rp_case_begin(c, RP_OP_KV_WRITE, i, "T=%lld K=%lld D=%lld P=%lld S=%lld %s %s%s live=%d",
+    rp_case_begin(c, RP_OP_KV_WRITE, i, "T=%lld K=%lld D=%lld P=%lld S=%lld %s %s%s%s live=%d",
                   (long long)p->t, (long long)p->k, (long long)p->d, (long long)p->p,
                   (long long)p->s, rp__dtype_name(dtype[0]), rp__dtype_name(dtype[1]),
-                  p->is_strided ? " strided" : "", p->live - 1);
+                  p->is_strided ? " strided" : "", p->is_by_table ? " by table" : "", p->live - 1);
     for (int j = 0; j < 2; j++) {
         double *x = rp_case_in_f32(c, j, S3(p->t, p->k, p->d), NULL);
         for (int64_t e = 0; e < p->t * row; e++) x[e] *= exp2((double)(e % 40) - 20);
         rp_case_store(c, &c->in[j], &c->op.in[j]);
     }
     choose_slots(c, p, slots);
-    rp_case_in_i32(c, 2, S1(p->t), slots);
+    if (p->is_by_table)
+        add_table(c, p, slots);
+    else
+        rp_case_in_i32(c, 2, S1(p->t), slots);
     for (int j = 0; j < 2; j++) {
         double *cache = rp_case_out(c, j, dtype[j], S4(p->p, p->k, p->s, p->d), TOL_BITS);
         for (int64_t e = 0; e < p->p * p->s * row; e++) cache[e] = rp_case_randf(c);
@@ -150,7 +174,7 @@ static void make_write(size_t i, corpus_case *c) {
     }
     c->op.p.kv_write.rows = p->rows;
     rp_case_live(c, p->live - 1);
-    rp_case_rows(c, 7, 0);
+    rp_case_rows(c, p->is_by_table ? 3 | 3 << 4 : 7, 0);
     c->has_sink_block = p->live != 0;
     if (p->is_strided) rp_case_strided(c, 3, 3);
 }

@@ -1,5 +1,5 @@
-/* Cases of the ops that move or convert values without computing: gather, convert, advance. All to
- * the bit. */
+/* Cases of the ops that move or convert values without computing: gather, convert, advance,
+ * feed. All to the bit. */
 #include "op/corpus_build.h"
 
 /* ---- gather ---- */
@@ -166,6 +166,38 @@ static void make_advance_hand(corpus_case *c) {
     c->out[0].alias = 0;
 }
 
+/* ---- feed ---- */
+
+static const int64_t feeds[][2] = {{1, 1}, {1, 4}, {3, 2}, {32, 8}}; /* T, W */
+enum { N_FEEDS = sizeof feeds / sizeof *feeds };
+
+/* Even cases are in place. */
+static void make_feed(size_t i, corpus_case *c) {
+    int64_t t = feeds[i / 2][0], w = feeds[i / 2][1], n = t * w;
+    int32_t values[9 * 32]; /* past, and x behind it */
+    rp_case_begin(c, RP_OP_FEED, i, "T=%lld W=%lld%s", (long long)t, (long long)w,
+                  i % 2 ? "" : " in place");
+    for (int64_t k = 0; k < n + t; k++) values[k] = (int32_t)rp_case_rand(c, 100000);
+    rp_case_in_i32(c, 0, S1(t), values + n);
+    rp_case_in_i32(c, 1, S2(w, t), values);
+    double *ids = rp_case_out(c, 0, RP_I32, S1(t), TOL_BITS);
+    for (int64_t k = 0; k < t; k++) ids[k] = values[n + k];
+    double *moved = rp_case_out(c, 1, RP_I32, S2(w, t), TOL_BITS);
+    for (int64_t k = 0; k < n; k++) moved[k] = values[t + k];
+    if (i % 2 == 0) c->out[1].alias = 1;
+}
+
+static void make_feed_hand(corpus_case *c) {
+    rp_case_begin(c, RP_OP_FEED, 0, "by hand");
+    rp_case_in_i32(c, 0, S1(2), (int32_t[]){7, 8});
+    rp_case_in_i32(c, 1, S2(3, 2), (int32_t[]){1, 2, 3, 4, 5, 6});
+    rp_case_out(c, 0, RP_I32, S1(2), TOL_BITS);
+    rp_case_want(c, 0, (double[]){7, 8});
+    rp_case_out(c, 1, RP_I32, S2(3, 2), TOL_BITS);
+    rp_case_want(c, 1, (double[]){3, 4, 5, 6, 7, 8});
+    c->out[1].alias = 1;
+}
+
 static void make(size_t i, corpus_case *c) {
     enum { N_ALL_CONVERTS = N_CONVERTS * N_FLOATS * N_FLOATS };
     if (i < 1)
@@ -178,9 +210,13 @@ static void make(size_t i, corpus_case *c) {
         make_convert(i - 1, c);
     else if ((i -= 1 + N_ALL_CONVERTS) < 1)
         make_advance_hand(c);
-    else
+    else if (i < 1 + N_ADVANCES)
         make_advance(i - 1, c);
+    else if ((i -= 1 + N_ADVANCES) < 1)
+        make_feed_hand(c);
+    else
+        make_feed(i - 1, c);
 }
 
-const corpus_group rp_corpus_moves = {3 + N_GATHERS + N_CONVERTS * N_FLOATS * N_FLOATS + N_ADVANCES,
-                                      make};
+const corpus_group rp_corpus_moves = {
+    4 + N_GATHERS + N_CONVERTS * N_FLOATS * N_FLOATS + N_ADVANCES + 2 * N_FEEDS, make};

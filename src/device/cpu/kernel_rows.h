@@ -294,17 +294,17 @@ static void store_kv(rp_dtype dtype, const float *x, void *dst, int64_t n) {
 
 static void fast_kv_write(const rp__body_args *a) {
     const rp_op *op = a->op;
-    const int32_t *slots = a->in[2];
     ref_share tokens = ref_split(a, a->n_live);
     for (int side = 0; side < 2; side++) {
         const rp_tensor *cache = &op->out[side];
         int64_t block = cache->dim[2], d = cache->dim[3];
         size_t row_bytes = (size_t)d * rp__dtype_block_bytes(cache->dtype);
         for (int64_t t = tokens.from; t < tokens.to; t++) {
-            rp__assert(slots[t] >= 0 && slots[t] < cache->dim[0] * block, "slot %d", (int)slots[t]);
+            int64_t slot = ref_kv_slot(a, t);
+            rp__assert(slot >= 0 && slot < cache->dim[0] * block, "slot %lld", (long long)slot);
             const float *x = ref_item(&op->in[side], a->in[side], t);
-            char *dst = ref_item_out(cache, a->out[side], slots[t] / block);
-            dst += (size_t)(slots[t] % block) * row_bytes;
+            char *dst = ref_item_out(cache, a->out[side], slot / block);
+            dst += (size_t)(slot % block) * row_bytes;
             for (int64_t kv = 0; kv < cache->dim[1]; kv++)
                 store_kv(cache->dtype, x + kv * d, dst + (size_t)(kv * block) * row_bytes, d);
         }

@@ -47,6 +47,15 @@ static inline ref_share ref_split(const rp__body_args *a, int64_t n) {
     return (ref_share){n * a->worker / a->n_workers, n * (a->worker + 1) / a->n_workers};
 }
 
+/* Where KV_WRITE puts token t: block * S + offset. */
+static inline int64_t ref_kv_slot(const rp__body_args *a, int64_t t) {
+    const rp_op *op = a->op;
+    if (a->in[2]) return ((const int32_t *)a->in[2])[t];
+    int64_t size = op->out[0].dim[2], pos = ((const int32_t *)a->in[5])[t];
+    const int32_t *table = ref_item(&op->in[3], a->in[3], ((const int32_t *)a->in[4])[t]);
+    return table[pos / size] * size + pos % size;
+}
+
 void rp__ref_embed(const rp__body_args *a);
 void rp__ref_rms_norm(const rp__body_args *a);
 void rp__ref_layer_norm(const rp__body_args *a);
@@ -69,5 +78,6 @@ void rp__ref_argmax(const rp__body_args *a);
 void rp__ref_topk(const rp__body_args *a);
 void rp__ref_sample(const rp__body_args *a);
 void rp__ref_advance(const rp__body_args *a);
+void rp__ref_feed(const rp__body_args *a);
 
 #endif

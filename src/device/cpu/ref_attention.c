@@ -37,20 +37,19 @@ static size_t cache_offset(const rp_tensor *cache, int64_t block, int64_t kv, in
 
 void rp__ref_kv_write(const rp__body_args *a) {
     const rp_op *op = a->op;
-    const int32_t *slots = a->in[2];
     ref_share tokens = ref_split(a, a->n_live);
     for (int64_t t = tokens.from; t < tokens.to; t++) {
+        int64_t slot = ref_kv_slot(a, t);
         for (int i = 0; i < 2; i++) {
             const rp_tensor *cache = &op->out[i];
             int64_t size = cache->dim[2], d = cache->dim[3];
-            rp__assert(slots[t] >= 0 && slots[t] / size < cache->dim[0], "slot %d of %lld x %lld",
-                       slots[t], (long long)cache->dim[0], (long long)size);
+            rp__assert(slot >= 0 && slot / size < cache->dim[0], "slot %lld of %lld x %lld",
+                       (long long)slot, (long long)cache->dim[0], (long long)size);
             const float *x = ref_item(&op->in[i], a->in[i], t);
             for (int64_t kv = 0; kv < cache->dim[1]; kv++)
                 rp__dtype_from_f32(
                     cache->dtype, x + kv * d,
-                    (char *)a->out[i] + cache_offset(cache, slots[t] / size, kv, slots[t] % size),
-                    d);
+                    (char *)a->out[i] + cache_offset(cache, slot / size, kv, slot % size), d);
         }
     }
 }

@@ -149,3 +149,19 @@ void rp__ref_advance(const rp__body_args *a) {
     ref_share tokens = ref_split(a, a->n_live);
     for (int64_t t = tokens.from; t < tokens.to; t++) y[t] = (int32_t)((uint32_t)x[t] + step);
 }
+
+/* Rows move up one after the other: `past` may be moved in place. */
+void rp__ref_feed(const rp__body_args *a) {
+    const rp_op *op = a->op;
+    const int32_t *x = a->in[0];
+    int32_t *ids = a->out[0];
+    int64_t n_rows = op->out[1].dim[0];
+    ref_share tokens = ref_split(a, a->n_live);
+    for (int64_t t = tokens.from; t < tokens.to; t++) {
+        for (int64_t w = 0; w < n_rows; w++) {
+            const int32_t *next = w + 1 < n_rows ? ref_item(&op->in[1], a->in[1], w + 1) : x;
+            ((int32_t *)ref_item_out(&op->out[1], a->out[1], w))[t] = next[t];
+        }
+        ids[t] = x[t];
+    }
+}

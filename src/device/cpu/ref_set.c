@@ -30,7 +30,8 @@ const rp__body_set rp__body_reference = {
            [RP_OP_ARGMAX] = rp__ref_argmax,
            [RP_OP_TOPK] = rp__ref_topk,
            [RP_OP_SAMPLE] = rp__ref_sample,
-           [RP_OP_ADVANCE] = rp__ref_advance},
+           [RP_OP_ADVANCE] = rp__ref_advance,
+           [RP_OP_FEED] = rp__ref_feed},
 };
 
 /* Embed and the matmuls decode one weight row at a time; attention keeps a score per visible

@@ -190,15 +190,18 @@ class Glue:
         self.kept[trace] = []
 
     def end(self, c):
-        """ints: the number that the engine gives to the trace."""
+        """ints: the number that the engine gives to the trace. Answers the bytes that it takes."""
         trace, self.trace = self.trace, None
+        before = self.bytes_taken()
         ttnn.end_trace_capture(self.device, trace, cq_id=0)
         self.table[("trace", c.ints[0])] = trace
-        return b"%d\n" % self.trace_bytes()
+        return b"%d\n" % (self.bytes_taken() - before)
 
-    def trace_bytes(self):
-        view = ttnn.get_memory_view(self.device, ttnn.BufferType.TRACE)
-        return view.num_banks * view.total_bytes_allocated_per_bank
+    def bytes_taken(self):
+        """A trace lies in the region for traces, or without one beside the tensors."""
+        kinds = ttnn.BufferType.TRACE, ttnn.BufferType.DRAM
+        views = [ttnn.get_memory_view(self.device, kind) for kind in kinds]
+        return sum(v.num_banks * v.total_bytes_allocated_per_bank for v in views)
 
     def abort(self, _):
         trace, self.trace = self.trace, None
@@ -343,18 +346,24 @@ class Glue:
         return self.keep(ttnn.slice(t, begin, end))
 
     def kv_write(self, c):
-        """ints: whether all rows lie in different blocks. Otherwise one row per call: two rows of
+        """Rows go to positions of their rows of a page table; without one, to slots.
+        ints: whether all rows lie in different blocks. Otherwise one row per call: two rows of
         one tile written side by side would lose one of them."""
-        (kc, vc, k, v, slots), (is_scattered,) = c.tensors, c.ints
+        (kc, vc, k, v, at, pages), (is_scattered,) = c.tensors, c.ints
         n, width = k.shape[1], -(-k.shape[3] // TILE) * TILE
         step = min(GROUP, n) if is_scattered else 1
         for first in range(0, n, step):
             rows = min(step, n - first)
-            at, pages = self.part(slots, 0, first, rows), self.identity(rows, kc.shape[0])
+            here = self.part(at, 0, first, rows)
+            if pages is None:
+                table = self.identity(rows, kc.shape[0])
+            else:  # the kernel wants no more columns than there are blocks
+                columns = min(pages.shape[1], kc.shape[0])
+                table = self.part(self.part(pages, 0, first, rows), 1, 0, columns)
             for cache, x in ((kc, k), (vc, v)):
                 x = ttnn.to_memory_config(self.part(x, 1, first, rows), self.sharded(rows, width))
                 ttnn.experimental.paged_update_cache(
-                    cache, x, update_idxs_tensor=at, page_table=pages
+                    cache, x, update_idxs_tensor=here, page_table=table
                 )
         return ()
 
@@ -470,6 +479,16 @@ class Glue:
         for _ in range(c.ints[0]):
             ttnn.plus_one(x)
         return made
+
+    def feed(self, c):
+        """In place: the tokens into `ids`; `past` moved up by a row, its last row the tokens."""
+        x, past, ids, moved = c.tensors
+        ttnn.copy(x, ids)
+        n, width = past.shape
+        if n > 1:
+            kept = self.keep(ttnn.slice(past, [1, 0], [n, width]))
+            x = self.keep(ttnn.concat([kept, x], dim=0))
+        ttnn.copy(x, moved)
 
     def reshape(self, c):
         return (ttnn.reshape(c.tensors[0], tuple(c.ints)),)

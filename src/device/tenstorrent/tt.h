@@ -31,6 +31,7 @@ typedef enum rp__tt_form {
     RP_TT_TILE,   /* BF16 tiles: [T, E] as (1, 1, T, E), [T, H, D] as (1, T, H, D) */
     RP_TT_TABLE,  /* BF16 rows, to be picked by number */
     RP_TT_U32,    /* (1, n), what embedding takes */
+    RP_TT_U32_ROWS, /* the view's own dimensions, what rows that are U32 go into */
     RP_TT_I32,    /* the view's own dimensions, what the paged ops take */
     RP_TT_PAGES,  /* I32 (T, rp__tt_pages_width(M)): the row of a block table for each token */
     RP_TT_BLOCKS, /* I32 (1, T / S) of slots seen as [T / S, S]: the block of each S of them */
@@ -168,10 +169,15 @@ rp_status rp__tt_resident_refresh(rp__tt *d, rp__tt_resident *r, rp_error *err);
 rp_status rp__tt_resident_adopt(rp__tt *d, const rp__tt_value *v, rp_error *err);
 /* What was borrowed from a trace is the residents' own from now on: taken out of the n numbers. */
 void rp__tt_residents_keep(rp__tt *d, const rp__tt_graph *lender, rp__ttnn_id *ids, size_t n);
+/* The device has these contents: the same again need not be written. */
+void rp__tt_resident_remember(rp__tt_resident *r, const void *data, size_t n);
 /* The device wrote it in place: it is newer than the host's copy. */
 void rp__tt_resident_set_newer(rp__tt_resident *r);
 /* The device wrote `t` in place, in every resident form; or the trace being recorded will. */
 rp_status rp__tt_resident_changed(rp__tt *d, const rp_tensor *t, rp_error *err);
+/* Before a capture, which cannot read: what the device wrote in place comes to the host where other
+ * tensors, those of another step size, lie across it. */
+rp_status rp__tt_residents_settle_shared(rp__tt *d, rp_error *err);
 void rp__tt_residents_clear(rp__tt *d, rp__tt_buffer *b);
 size_t rp__tt_weight_bytes(void *self, const rp_tensor *desc);
 rp_status rp__tt_weight_write(void *self, const rp_tensor *w, int64_t row, int64_t n_rows,

@@ -41,6 +41,7 @@ rp_status rp__tt_note_changed(rp__tt *d, rp__tt_resident *r, rp_error *err) {
 rp_status rp__tt_capture_begin(void *self, uint32_t queue, rp_error *err) {
     rp__tt *d = self;
     (void)queue;
+    RP_TRY(rp__tt_residents_settle_shared(d, err));
     rp__tt_graph *g = rp__calloc(1, sizeof *g);
     if (!g) return rp__fail(err, RP_ENOMEM, "out of memory for a trace");
     rp_status st = rp__ttnn_ask(d->ttnn, &(rp__ttnn_call){.function = "begin"}, NULL, 0, err);

@@ -169,6 +169,7 @@ static rp_status fetch_residents(rp__tt *d, rp__tt_buffer *b, size_t offset, siz
         if (!r->is_device_newer || !is_within(&r->view, offset, n)) continue;
         RP_TRY(fetch(d, b, &r->view, r->id, r->form, err));
         r->is_device_newer = false;
+        rp__tt_resident_remember(r, d->scratch, (size_t)rp__tensor_elems(&r->view) * sizeof(float));
         r->serial = ++b->serial; /* other forms of these bytes are stale now, this one is not */
     }
     return RP_OK;

@@ -83,6 +83,8 @@ bool rp__tt_supports(void *self, const rp_op *op) {
         return supports_attention(op);
     case RP_OP_ADVANCE:
         return op->p.advance.step >= 0 && op->p.advance.step <= MAX_ADVANCE;
+    case RP_OP_FEED:
+        return true;
     default:
         return false;
     }
@@ -490,23 +492,6 @@ static rp_status add_blocks(issue *s, const rp_op *op, rp_error *err) {
     return RP_OK;
 }
 
-static bool is_prompt(const rp_op *op, rp_rows rows, const rp_tensor *cache) {
-    return rows == RP_ROWS_PROMPT && op->in[0].dim[0] % cache->dim[2] == 0;
-}
-
-static rp_status run_kv_write(rp__tt *d, const rp_op *op, rp_error *err) {
-    bool is_fill = is_prompt(op, op->p.kv_write.rows, &op->out[0]);
-    issue s = begin(d, is_fill ? "kv_fill" : "kv_write");
-    for (int i = 0; i < 2; i++) RP_TRY(add_cache(&s, &op->out[i], err));
-    for (int i = 0; i < 2; i++) RP_TRY(add_tile(&s, &op->in[i], err));
-    RP_TRY(is_fill ? add_blocks(&s, op, err) : add_slots(&s, &op->in[2], err));
-    if (!is_fill) add_int(&s.call, op->p.kv_write.rows == RP_ROWS_SINGLE);
-    RP_TRY(send(&s, err));
-    for (int i = 0; i < 2 && !d->is_preparing; i++)
-        RP_TRY(rp__tt_resident_changed(d, &op->out[i], err));
-    return RP_OK;
-}
-
 /* Block table and rows come from the host, so the table of each token of `seq` is made there. */
 static rp_status add_pages(issue *s, const rp_tensor *table, const rp_tensor *seq, rp_error *err) {
     rp__ttnn_id *id = &s->call.in[s->call.n_in++];
@@ -516,6 +501,34 @@ static rp_status add_pages(issue *s, const rp_tensor *table, const rp_tensor *se
     if (rp__tt_find_value(table)) RP_TRY(by_the_host(s->d, table, err));
     if (rp__tt_find_value(seq)) RP_TRY(by_the_host(s->d, seq, err));
     return rp__tt_resident_get(s->d, table, seq, RP_TT_PAGES, id, err);
+}
+
+static bool is_prompt(const rp_op *op, rp_rows rows, const rp_tensor *cache) {
+    return rows == RP_ROWS_PROMPT && op->in[0].dim[0] % cache->dim[2] == 0;
+}
+
+/* Places of single tokens: slots, in a cache whose block b is page b; or positions and pages. */
+static rp_status add_places(issue *s, const rp_op *op, rp_error *err) {
+    if (has(op, 2)) {
+        RP_TRY(add_slots(s, &op->in[2], err));
+        s->call.in[s->call.n_in++] = 0;
+        return RP_OK;
+    }
+    RP_TRY(add_slots(s, &op->in[5], err));
+    return add_pages(s, &op->in[3], &op->in[4], err);
+}
+
+static rp_status run_kv_write(rp__tt *d, const rp_op *op, rp_error *err) {
+    bool is_fill = has(op, 2) && is_prompt(op, op->p.kv_write.rows, &op->out[0]);
+    issue s = begin(d, is_fill ? "kv_fill" : "kv_write");
+    for (int i = 0; i < 2; i++) RP_TRY(add_cache(&s, &op->out[i], err));
+    for (int i = 0; i < 2; i++) RP_TRY(add_tile(&s, &op->in[i], err));
+    RP_TRY(is_fill ? add_blocks(&s, op, err) : add_places(&s, op, err));
+    if (!is_fill) add_int(&s.call, op->p.kv_write.rows == RP_ROWS_SINGLE);
+    RP_TRY(send(&s, err));
+    for (int i = 0; i < 2 && !d->is_preparing; i++)
+        RP_TRY(rp__tt_resident_changed(d, &op->out[i], err));
+    return RP_OK;
 }
 
 /* The kernel for prompts has no window, and takes heads that fill their tiles. */
@@ -600,6 +613,28 @@ static rp_status run_advance(rp__tt *d, const rp_op *op, rp_error *err) {
     return bind(&s, op, RP_TT_I32, err);
 }
 
+/* A tensor that stays, to be written by the op; of no account while preparing. */
+static rp_status add_written(issue *s, const rp_tensor *t, rp__tt_form form, rp_error *err) {
+    rp__ttnn_id *id = &s->call.in[s->call.n_in++];
+    const int64_t flat[] = {1, rp__tensor_elems(t)};
+    if (t->buffer) {
+        for (rp__tt_value *v; !s->d->is_preparing && (v = rp__tt_find_value(t));)
+            rp__tt_unbind(s->d, rp__tt_buffer_of(t), (int)(v - rp__tt_buffer_of(t)->values));
+        RP_TRY(rp__tt_resident_get(s->d, t, NULL, form, id, err));
+    }
+    if (!s->d->is_preparing) return rp__tt_resident_changed(s->d, t, err);
+    return make_stand_in(s->d, form == RP_TT_U32 ? flat : t->dim, 2, form, NULL, 0, id, err);
+}
+
+static rp_status run_feed(rp__tt *d, const rp_op *op, rp_error *err) {
+    issue s = begin(d, "feed");
+    RP_TRY(add_integers(&s, &op->in[0], RP_TT_U32, err));
+    RP_TRY(add_integers(&s, &op->in[1], RP_TT_U32_ROWS, err));
+    RP_TRY(add_written(&s, &op->out[0], RP_TT_U32, err));
+    RP_TRY(add_written(&s, &op->out[1], RP_TT_U32_ROWS, err));
+    return send(&s, err);
+}
+
 static rp_status run_op(rp__tt *d, const rp_op *op, rp_error *err) {
     switch (op->kind) {
     case RP_OP_EMBED:
@@ -621,6 +656,8 @@ static rp_status run_op(rp__tt *d, const rp_op *op, rp_error *err) {
         return run_argmax(d, op, err);
     case RP_OP_ADVANCE:
         return run_advance(d, op, err);
+    case RP_OP_FEED:
+        return run_feed(d, op, err);
     case RP_OP_GATED:
         return run_plain(d, op, "gated", err);
     case RP_OP_ACT:

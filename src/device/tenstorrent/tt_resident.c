@@ -18,15 +18,16 @@ enum { REMEMBER_BYTES = 1 << 20 };
 const char *rp__tt_form_name(rp__tt_form form) {
     static const char *const names[RP_TT_N_FORMS] = {
         [RP_TT_TILE] = "tile",   [RP_TT_TABLE] = "table",  [RP_TT_U32] = "u32",
-        [RP_TT_I32] = "i32",     [RP_TT_PAGES] = "i32",    [RP_TT_BLOCKS] = "i32",
-        [RP_TT_CACHE] = "cache", [RP_TT_WEIGHT] = "weight"};
+        [RP_TT_U32_ROWS] = "u32", [RP_TT_I32] = "i32",    [RP_TT_PAGES] = "i32",
+        [RP_TT_BLOCKS] = "i32",   [RP_TT_CACHE] = "cache", [RP_TT_WEIGHT] = "weight"};
     return names[form];
 }
 
 /* ---- contents ---- */
 
 static bool is_integer_form(rp__tt_form form) {
-    return form == RP_TT_U32 || form == RP_TT_I32 || form == RP_TT_PAGES || form == RP_TT_BLOCKS;
+    return form == RP_TT_U32 || form == RP_TT_U32_ROWS || form == RP_TT_I32 ||
+           form == RP_TT_PAGES || form == RP_TT_BLOCKS;
 }
 
 /* The attention kernels want rows of whole 32 bytes. */
@@ -130,7 +131,7 @@ static bool is_same_as_written(const rp__tt_resident *r, const void *data, size_
     return r->id && r->is_as_written && !memcmp(r->written, data, n);
 }
 
-static void remember(rp__tt_resident *r, const void *data, size_t n) {
+void rp__tt_resident_remember(rp__tt_resident *r, const void *data, size_t n) {
     if (!r->written && n <= REMEMBER_BYTES) r->written = rp__alloc(n);
     r->is_as_written = r->written != NULL; /* without memory for it, all is written */
     if (r->written) memcpy(r->written, data, n);
@@ -144,7 +145,7 @@ static rp_status write_contents(rp__tt *d, rp__tt_buffer *b, rp__tt_resident *r,
     if (!data) return rp__fail(err, RP_ENOMEM, "out of memory to write %zu bytes", n);
     gather(b, r, data);
     if (!is_forced && is_same_as_written(r, data, n)) return RP_OK;
-    remember(r, data, n);
+    rp__tt_resident_remember(r, data, n);
     return send_contents(d, r, data, n, err);
 }
 
@@ -231,19 +232,35 @@ void rp__tt_residents_keep(rp__tt *d, const rp__tt_graph *lender, rp__ttnn_id *i
         }
 }
 
+static bool meet(const rp_tensor *a, const rp_tensor *b) {
+    return a->offset < b->offset + rp__tensor_span(b) && b->offset < a->offset + rp__tensor_span(a);
+}
+
+static bool is_shared(const rp__tt_buffer *b, const rp__tt_resident *r) {
+    for (const rp__tt_resident *o = b->residents; o; o = o->next)
+        if (o != r && !is_view(&o->view, &r->view) && meet(&o->view, &r->view)) return true;
+    return false;
+}
+
+rp_status rp__tt_residents_settle_shared(rp__tt *d, rp_error *err) {
+    for (rp__tt_buffer *b = d->buffers; b; b = b->next)
+        for (const rp__tt_resident *r = b->residents; r; r = r->next)
+            if (r->is_device_newer && is_shared(b, r))
+                RP_TRY(rp__tt_settle(d, b, r->view.offset, rp__tensor_span(&r->view), err));
+    return RP_OK;
+}
+
 /* Another form of the same bytes, which the device wrote, must come by the host. */
 static rp_status settle_others(rp__tt *d, rp__tt_buffer *b, const rp__tt_resident *mine,
                                const rp_tensor *t, rp_error *err) {
     for (rp__tt_resident *r = b->residents; r; r = r->next) {
-        size_t begin = r->view.offset, end = begin + rp__tensor_span(&r->view);
-        bool meets = begin < t->offset + rp__tensor_span(t) && t->offset < end;
-        if (r == mine || !r->is_device_newer || !meets) continue;
+        if (r == mine || !r->is_device_newer || !meet(&r->view, t)) continue;
         if (mine && mine->is_device_newer && is_view(&r->view, &mine->view)) continue;
         if (d->recording)
             return rp__fail(err, RP_ECAPTURE_HOST,
                             "a captured op reads what another one changed "
                             "in place, in another form");
-        RP_TRY(rp__tt_settle(d, b, begin, end - begin, err));
+        RP_TRY(rp__tt_settle(d, b, r->view.offset, rp__tensor_span(&r->view), err));
     }
     return RP_OK;
 }

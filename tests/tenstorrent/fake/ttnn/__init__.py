@@ -451,6 +451,12 @@ def argmax(x, dim):
     return op("argmax", [x], lambda a: np.argmax(a, -1).astype(np.uint32), dtype=uint32)
 
 
+def copy(source, target):
+    check(source.shape == target.shape, f"copy of {source.shape} to {target.shape}")
+    check((source.dtype, source.layout) == (target.dtype, target.layout), "copy between dtypes")
+    op_in_place("copy", [target, source], lambda to, a: np.copyto(to, a))
+
+
 def plus_one(x):
     check(x.dtype in INTEGERS and x.layout == ROW_MAJOR_LAYOUT, "plus_one of integers in rows")
     op_in_place("plus_one", [x], lambda a: np.add(a, 1, out=a, casting="unsafe"))
@@ -497,6 +503,7 @@ def _paged_update_cache(cache, x, update_idxs_tensor, page_table):
     check(cache.shape[2] % TILE == 0, "blocks are whole tiles")
     n_users, size = x.shape[1], cache.shape[2]
     check_pages(page_table, update_idxs_tensor, n_users, True)
+    check(page_table.shape[1] <= cache.shape[0], "max_num_blocks_per_seq must be less")
 
     def change(c, rows, at, pages):
         before = c.copy()

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """What the host does for a replayed decode step on the tenstorrent device: calls of ttnn, bytes each way, time.
 
-    bench/ttnn_host.py [-n TOKENS] [MODEL]
+    bench/ttnn_host.py [-n TOKENS] [-s STEPS] [MODEL]
+
+STEPS above 1: the device feeds its tokens back itself (--num-scheduler-steps), so many steps per visit of the host.
 
 Without REPRISE_TTNN_PYTHON the stand-in of the tests serves, whose "device" is numpy in the same process: what is left
 when its work is taken off is the cost of Reprise, the socket and Python. The time of a step is that of the whole answer
@@ -27,10 +29,12 @@ def environment():
     return env
 
 
-def run(model, n_tokens, log):
+def run(model, n_tokens, n_steps, log):
     command = [ROOT / "build/reprise", "run", "-m", model, "--raw", "-p", "H", "--no-bos", "-n", str(n_tokens)]
     command += ["--ignore-eos", "--temperature", "0", "-c", "256", "-np", "1", "--max-num-batched-tokens", "1"]
     command += ["--capture", "on", "--device", "tenstorrent", "-v"]
+    if n_steps > 1:
+        command += ["--device-options", "pick=1", "--num-scheduler-steps", str(n_steps)]
     env = {**environment(), "REPRISE_TTNN_LOG": log}
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     if done.returncode:
@@ -38,8 +42,8 @@ def run(model, n_tokens, log):
     return done.stderr
 
 
-def replayed_steps(text):
-    """The calls of each replayed step, from the one after the read before it."""
+def replayed_visits(text):
+    """The calls of each visit with replays, from the one after the read before it."""
     step = []
     for line in re.findall(r"^ttnn: (\[.*)$", text, re.M):
         step.append(json.loads(line))
@@ -52,14 +56,16 @@ def replayed_steps(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-n", type=int, default=200)
+    parser.add_argument("-s", type=int, default=1)
     parser.add_argument("model", nargs="?", default=ROOT / "tests/fixtures/tiny/llama3")
     args = parser.parse_args()
-    steps = list(replayed_steps(run(args.model, args.n, "calls")))[1:]
-    n_calls = sum(len(s) for s in steps) / len(steps)
-    n_bytes = sum(call[6] for s in steps for call in s) / len(steps)
-    print(f"{len(steps)} replayed steps: {n_calls:.2f} calls each, {n_bytes:.1f} bytes to the device")
+    visits = list(replayed_visits(run(args.model, args.n, args.s, "calls")))[1:]
+    calls = [call for visit in visits for call in visit]
+    n = sum(call[0] == "replay" for call in calls)
+    n_bytes = sum(call[6] for call in calls)
+    print(f"{n} replayed steps: {len(calls) / n:.2f} calls each, {n_bytes / n:.1f} bytes to the device")
 
-    text = run(args.model, args.n, "times")
+    text = run(args.model, args.n, args.s, "times")
     spent = {name: (int(n), float(us)) for n, name, us in re.findall(r"^ttnn: (\d+) x (\w+), (\d+) us", text, re.M)}
     seconds = float(re.search(r"^answer +\d+ tokens, ([\d.]+) s", text, re.M)[1])
     for name in ("refresh", "replay", "read"):

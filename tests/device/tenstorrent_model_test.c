@@ -10,6 +10,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "device/ttnn.h"
+#include "engine/answer.h"
+#include "engine/engine_impl.h"
 #include "model/tiny.h"
 #include "test.h"
 
@@ -265,6 +267,61 @@ RP_TEST(tenstorrent, a_decode_step_writes_its_inputs_and_reads_its_logits) {
     assert_int_equal(after.n_allocs, before.n_allocs);
     rp_tiny_close(&t);
     rp__free(out);
+}
+
+/* ---- several steps per visit ---- */
+
+enum { N_VISITED = 14 };
+
+static rp_request *submit(rp_engine *e, int seed, int n_new, rp_gate *gate) {
+    int32_t ids[8];
+    rp_request_options o = rp_request_options_default();
+    make_ids(ids, 8, seed);
+    o.prompt_ids = ids;
+    o.n_prompt_ids = 1;
+    o.max_tokens = n_new;
+    o.ignore_eos = true;
+    o.sampling.temperature = 0;
+    if (gate) rp_gate_put(gate, &o);
+    return rp_answer_submit(e, &o);
+}
+
+/* Two greedy answers side by side from their first step on, the second one shorter. */
+static void answer_two(int n_steps, rp_answer *a, rp__device_stats *stats) {
+    char options[600];
+    snprintf(options, sizeof options, "%s,pick=1", rp_test_ttnn());
+    rp_engine_options eo = rp_engine_options_default();
+    eo.model = "fixtures/tiny/llama3";
+    eo.device = "tenstorrent";
+    eo.device_options = options;
+    eo.scheduler_steps = n_steps;
+    eo.max_seqs = eo.max_batch_tokens = 2;
+    eo.n_ctx = 64;
+    eo.capture = RP_CAPTURE_ON;
+    rp_engine *e = rp_answer_engine(eo);
+    rp_gate gate; /* of one that holds the engine until both are there */
+    rp_request *first = submit(e, 2, 1, &gate);
+    rp_gate_wait(&gate, 1);
+    rp_request *r[2] = {submit(e, 0, N_VISITED, NULL), submit(e, 1, N_VISITED / 2, NULL)};
+    rp_gate_allow(&gate, RP_GATE_ALL);
+    rp_request_release(first);
+    for (int i = 0; i < 2; i++) {
+        rp_answer_take(r[i], &a[i]);
+        rp_request_release(r[i]);
+    }
+    *stats = rp__device_get_stats(e->device);
+    rp_engine_destroy(e);
+}
+
+RP_TEST(tenstorrent, visits_of_several_steps_pick_the_same_tokens) {
+    RP_NEED_TTNN();
+    static rp_answer one[2], four[2];
+    rp__device_stats single, visits;
+    answer_two(1, one, &single);
+    answer_two(4, four, &visits);
+    for (int i = 0; i < 2; i++) rp_answer_assert_same(&four[i], &one[i]);
+    assert_int_equal(four[0].n, N_VISITED);
+    assert_true(visits.n_reads < single.n_reads / 2);
 }
 
 /* Block floats of 8 bits: coarser weights, the same answers but for what they round. */

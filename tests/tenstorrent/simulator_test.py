@@ -24,6 +24,9 @@ NAMES = [
     "two_step_sizes_take_turns",
     "pieces_between_host_ops_are_traces",
     "two_hundred_replays_across_blocks",
+    "a_decode_step_writes_its_inputs_and_reads_its_logits",
+    "visits_of_several_steps_pick_the_same_tokens",
+    "weights_as_block_floats",
     "whole_smollm2_decodes",
 ]
 

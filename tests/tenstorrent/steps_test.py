@@ -69,6 +69,26 @@ def test_a_replayed_step_calls_nothing_but_its_inputs_the_trace_and_one_read():
     assert all(step[-1][5] == "u32" for step in replayed)
 
 
+def test_a_visit_of_four_steps_is_four_replays_and_one_read():
+    answer = run("-n", "70", *PICKING, "--capture", "on", "--num-scheduler-steps", "4")
+    assert answer.returncode == 0, answer.stderr
+    visits = steps(answer.stderr)[1:-1]  # in the first it is captured, the last has what is left
+    assert len(visits) == 16
+    for visit in visits:
+        names = [c[0] for c in visit]
+        assert names[-5:] == ["replay"] * 4 + ["read"] and set(names[:-5]) <= {"refresh"}, names
+    # The host writes nothing but a table, when a block is added to it.
+    assert sum(len(v) != 5 for v in visits) <= 3
+    assert run("-n", "70", *PICKING, "--capture", "on").stdout == answer.stdout != ""
+
+
+@pytest.mark.parametrize("options", [["--device", "tenstorrent"], ["--device", "cpu"]])
+def test_several_steps_per_visit_are_refused_where_the_device_does_not_feed_itself(options):
+    answer = run("-n", "4", *options, "--num-scheduler-steps", "4")
+    assert answer.returncode != 0
+    assert f"scheduler_steps is 4, but device {options[1]} as it was opened" in answer.stderr
+
+
 def test_logits_are_read_where_they_are_wanted():
     for options in (["--temperature", "1", *PICKING], ["--device", "tenstorrent"]):
         answer = run("-n", "8", *options, "--capture", "on")

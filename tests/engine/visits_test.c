@@ -184,6 +184,7 @@ RP_TEST(visits, tokens_cross_once_per_visit) {
 
 /* Cancelled while a visit's tokens are handed out: they are told, and no more. */
 RP_TEST(visits, cancelling_ends_with_the_visit) {
+    RP_NEEDS_COUNTS();
     static rp_gate gate;
     rp_engine *e = rp_answer_engine(visiting(devices[0], VISIT));
     int32_t ids[8];

@@ -102,6 +102,15 @@ def test_the_tokens_are_those_of_the_processor():
         assert run("-n", "24", *options, "--capture", "on").stdout == on_processor != ""
 
 
+def test_a_trace_region_that_is_too_small_leaves_steps_eager():
+    small = [*PICKING[:2], "--device-options", "trace_region=8192"]
+    answer = run("-n", "8", *small, "--capture", "on")
+    assert answer.returncode == 0, answer.stderr
+    assert "a step stays eager, its capture was refused" in answer.stderr
+    assert "a trace region of 8192 bytes is too small" in answer.stderr
+    assert answer.stdout == run("-n", "8").stdout != ""
+
+
 def test_explain_shows_what_crosses_for_ops_on_the_host():
     def explain(*options):
         command = [REPRISE, "explain", "-m", FIXTURES / "tiny" / "llama3", "--device", "tenstorrent"]

@@ -212,6 +212,13 @@ static void note_lives(rp__program *p) {
     }
 }
 
+/* Small temporaries keep their bytes for some ops after their last use: else a worker or a kernel
+ * waits for another only because of where things lie. */
+static int32_t kept_until(const rp__slot_home *h, size_t bytes) {
+    enum { SMALL = 1 << 16, OPS = 8 };
+    return h->last_op + (bytes <= SMALL ? OPS : 0);
+}
+
 static rp_status place_temps(rp__program *p, rp__side side, size_t align, rp_error *err) {
     rp__layout_item *items = rp__calloc((size_t)p->n_slots + 1, sizeof *items);
     if (!items)
@@ -222,11 +229,10 @@ static rp_status place_temps(rp__program *p, rp__side side, size_t align, rp_err
         const rp__slot_info *s = &p->slots[i];
         const rp__slot_home *h = &s->home[side];
         if (s->kind != RP_SLOT_TEMP || h->first_op < 0) continue;
-        items[n++] = (rp__layout_item){.id = i,
-                                       .bytes = rp__tensor_span(&s->tensor),
-                                       .first = h->first_op,
-                                       .last = h->last_op};
-        total += items[n - 1].bytes;
+        size_t bytes = rp__tensor_span(&s->tensor);
+        items[n++] = (rp__layout_item){
+            .id = i, .bytes = bytes, .first = h->first_op, .last = kept_until(h, bytes)};
+        total += bytes;
     }
     p->bytes[side].arena = rp__layout_place(items, n, align);
     for (size_t i = 0; i < n; i++) p->slots[items[i].id].home[side].place = items[i].place;

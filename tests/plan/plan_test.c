@@ -3,6 +3,8 @@
 
 #include "plan/layout.h"
 #include "plan/program.h"
+#include "plan/workload.h"
+#include "tensor/view.h"
 #include "test.h"
 
 RP_TEST(plan, buckets_always_hold_the_maximum) { /* T06 */
@@ -93,4 +95,27 @@ RP_TEST(plan, layout_never_overlaps_what_lives_together) {
             }
         }
     }
+}
+
+/* Workers wait for each other where one writes what others may still read. */
+RP_TEST(plan, small_temporaries_do_not_follow_closely_on_each_other) {
+    workload w;
+    workload_open(&w, "cpu", NULL, RP_CAPTURE_OFF, 0);
+    const rp__program *p = w.tiny.stepper.choices[0].ways[0];
+    int n_shared = 0;
+    for (int32_t i = 0; i < p->n_slots; i++)
+        for (int32_t k = 0; k < p->n_slots; k++) {
+            const rp__slot_home *a = &p->slots[i].home[RP_SIDE_DEVICE];
+            const rp__slot_home *b = &p->slots[k].home[RP_SIDE_DEVICE];
+            if (p->slots[i].kind != RP_SLOT_TEMP || p->slots[k].kind != RP_SLOT_TEMP) continue;
+            if (a->first_op < 0 || b->first_op <= a->last_op) continue;
+            if (a->place >= b->place + rp__tensor_span(&p->slots[k].tensor)) continue;
+            if (b->place >= a->place + rp__tensor_span(&p->slots[i].tensor)) continue;
+            n_shared++;
+            if (b->first_op - a->last_op <= 8)
+                fail_msg("%s takes the bytes of %s %d ops later", p->slots[k].name,
+                         p->slots[i].name, (int)(b->first_op - a->last_op));
+        }
+    assert_true(n_shared > 0); /* but those of one layer do on another's */
+    workload_close(&w);
 }

@@ -137,7 +137,7 @@ static void make_ids(int32_t *ids, int n, int seed) {
     for (int i = 0; i < n; i++) ids[i] = (i * 37 + seed * 11 + i * i % 7) % 250;
 }
 
-enum { VOCAB = 272, MAX_SEQS = 8 };
+enum { VOCAB = 272, MAX_SEQS = 32 };
 
 /* n tokens of each of the sequences, one per step; logits [n_seqs, n, V]. */
 static void feed(rp_tiny *t, int n_seqs, int n, float *logits) {
@@ -166,9 +166,11 @@ static float *logits_of(const rp_tiny_config *c, int n_seqs, int n, rp__replay_s
 static void check_batches(rp_tiny *t, const rp_tiny_config *on_cpu, const int *sizes, int n_sizes,
                           int n) {
     rp__replay_stats stats;
-    float *wanted = logits_of(on_cpu, MAX_SEQS, n, &stats);
-    size_t each = (size_t)n * VOCAB;
-    float *found = rp__calloc(MAX_SEQS * each, sizeof *found);
+    int most = 1;
+    for (int i = 0; i < n_sizes; i++)
+        if (sizes[i] > most) most = sizes[i];
+    float *wanted = logits_of(on_cpu, most, n, &stats);
+    float *found = rp__calloc((size_t)most * (size_t)n * VOCAB, sizeof *found);
     agreement all = {0};
     for (int i = 0; i < n_sizes; i++) {
         feed(t, sizes[i], n, found);
@@ -189,13 +191,28 @@ RP_TEST(tenstorrent, batches_of_every_size) {
     static const int sizes[] = {8, 1, 3, 2, 7, 4, 1, 5, 8, 2, 6, 3};
     RP_NEED_TTNN();
     rp_tiny_config on_cpu = rp_tiny_default("fixtures/tiny/llama3"), c = ttnn_model(on_cpu.path);
-    c.max_seqs = MAX_SEQS;
+    c.max_seqs = 8;
     rp_tiny t;
     rp_tiny_open(&t, &c);
     check_batches(&t, &on_cpu, sizes, sizeof sizes / sizeof *sizes, 5);
     assert_int_equal(t.stepper.replay.stats.n_captures, 4);
     assert_int_equal(rp__device_get_stats(t.device).live_graphs, 4);
     assert_int_equal(t.stepper.replay.stats.n_recaptures, 0);
+    rp_tiny_close(&t);
+}
+
+/* The sizes beyond, the largest of which takes a core for every sequence. */
+RP_TEST(tenstorrent, batches_of_up_to_32) {
+    RP_NEEDS_COUNTS();
+    static const int sizes[] = {32, 17, 9, 32, 16};
+    RP_NEED_TTNN();
+    rp_tiny_config on_cpu = rp_tiny_default("fixtures/tiny/llama3"), c = ttnn_model(on_cpu.path);
+    c.max_seqs = c.max_tokens = MAX_SEQS;
+    c.n_blocks = MAX_SEQS + 2;
+    rp_tiny t;
+    rp_tiny_open(&t, &c);
+    check_batches(&t, &on_cpu, sizes, sizeof sizes / sizeof *sizes, 3);
+    assert_int_equal(t.stepper.replay.stats.n_refused, 0);
     rp_tiny_close(&t);
 }
 

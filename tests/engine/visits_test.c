@@ -82,6 +82,26 @@ RP_TEST(visits, answers_are_those_of_step_by_step) {
         }
 }
 
+/* Whatever stands on the host, which does not have what the device fed itself. */
+RP_TEST(visits, ops_on_the_host_make_visits_of_one) {
+    static const char *const rules[] = {"norm=host", "feed=host", "argmax=host advance=host",
+                                        "embed=host", "kv_write=host"};
+    static rp_answer plain[3], found[3];
+    rp_engine *e = rp_answer_engine(visiting("", 1));
+    answer_together(e, 3, plain);
+    rp_engine_destroy(e);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        rp_engine_options o = visiting(devices[i % 2], VISIT);
+        o.place = rules[i];
+        o.capture = RP_CAPTURE_ON;
+        e = rp_answer_engine(o);
+        answer_together(e, 3, found);
+        for (int k = 0; k < 3; k++) rp_answer_assert_same(&found[k], &plain[k]);
+        assert_int_equal(e->stepper.n_steps, 1);
+        rp_engine_destroy(e);
+    }
+}
+
 /* An end in the middle of a visit: what the device picked after it is dropped. */
 RP_TEST(visits, an_answer_ends_where_it_ends) {
     static rp_answer plain, found;
@@ -200,6 +220,24 @@ RP_TEST(visits, cancelling_ends_with_the_visit) {
     rp_request_wait(r, NULL, &usage, &err);
     assert_int_equal(usage.n_generated, 1 + VISIT);
     rp_request_release(r);
+    rp_engine_destroy(e);
+}
+
+/* Lost in the middle of a visit: an error of who is in it, and the next one is answered. */
+RP_TEST(visits, a_loss_ends_those_in_the_visit) {
+    static rp_answer plain, found;
+    rp_engine *one = rp_answer_engine(visiting("", 1)),
+              *e = rp_answer_engine(visiting("picks=1,advance=1,lost_at=280", VISIT));
+    int32_t ids[8];
+    rp_request_options o = greedy(0, ids);
+    answer_one(one, o, &plain);
+    answer_one(e, o, &found);
+    assert_int_equal(found.finish, RP_FINISH_ERROR);
+    assert_int_equal(found.error.code, RP_EDEVICE_LOST);
+    assert_true(found.n > 1 && found.n < plain.n);
+    answer_one(e, o, &found);
+    rp_answer_assert_same(&found, &plain);
+    rp_engine_destroy(one);
     rp_engine_destroy(e);
 }
 

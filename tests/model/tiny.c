@@ -88,12 +88,13 @@ static void add_chunk(rp_tiny *t, rp__kv_seq *seq, const int32_t *ids, int first
     b->n_seqs++;
 }
 
-enum { TABLE = 256 }; /* blocks of a sequence: those of the stress build hold one position */
+/* Sequences at most, and blocks of one: those of the stress build hold one position. */
+enum { SEQS = 32, TABLE = 256 };
 
 void rp_tiny_feed(rp_tiny *t, int n_seqs, const int32_t *const *ids, int n, int chunk,
                   float *const *out) {
-    rp__kv_seq seqs[8] = {{0}};
-    int32_t blocks[8][TABLE];
+    rp__kv_seq seqs[SEQS] = {{0}};
+    int32_t blocks[SEQS][TABLE];
     rp_error err = {0};
     for (int s = 0; s < n_seqs; s++) {
         seqs[s] = (rp__kv_seq){.blocks = blocks[s], .cap = TABLE};

@@ -449,6 +449,18 @@ static char *host_address(const rp_buffer *buf, size_t offset) {
     return (char *)buf->handle + offset;
 }
 
+rp_status rp__buffer_view(rp_buffer *buf, size_t offset, size_t n, const void **at, rp_error *err) {
+    *at = NULL;
+    RP_TRY(check_queue(buf->owner, 0, "read of", buf, err));
+    RP_TRY(check_range(buf, "read", offset, n, err));
+    if (!buf->owner->props.is_host_memory)
+        return rp__fail(err, RP_EINVAL, "buffer \"%s\" on %s is not in the host's memory", buf->name,
+                        buf->owner->api->name);
+    RP_TRY(rp__queue_sync(buf->owner, 0, err));
+    *at = host_address(buf, offset);
+    return RP_OK;
+}
+
 rp_status rp__buffer_transfer(rp_buffer *dst, size_t dst_offset, rp_buffer *src, size_t src_offset,
                               size_t n, rp_error *err) {
     RP_TRY(check_range(dst, "transfer", dst_offset, n, err));

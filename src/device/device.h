@@ -77,6 +77,10 @@ rp_status rp__buffer_read(rp_buffer *buf, size_t offset, void *dst, size_t n, rp
 rp_status rp__buffer_copy(rp_buffer *dst, size_t dst_offset, rp_buffer *src, size_t src_offset,
                           size_t n, rp_error *err);
 
+/* Where a range is, on a device whose memory is the host's (RP_EINVAL on others): as after a read,
+ * until something writes there. */
+rp_status rp__buffer_view(rp_buffer *buf, size_t offset, size_t n, const void **at, rp_error *err);
+
 /* From a buffer of one device to one of another, in queue 0's order of both: straight from or to the
  * memory of the one of them that has is_host_memory; RP_EINVAL when neither has. */
 rp_status rp__buffer_transfer(rp_buffer *dst, size_t dst_offset, rp_buffer *src, size_t src_offset,

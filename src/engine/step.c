@@ -161,7 +161,8 @@ void rp__stepper_clear(rp__stepper *s) {
     rp__buffer_destroy(s->cache, NULL);
     rp__batch_clear(&s->batch);
     rp__parts_clear(&s->parts);
-    void *memory[] = {s->staging, s->known, s->logits, s->part_logits, s->best, s->part_best};
+    void *memory[] = {s->staging,     s->known, s->read_logits,
+                      s->part_logits, s->best,  s->part_best};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) rp__free(memory[i]);
     *s = (rp__stepper){0};
 }
@@ -176,12 +177,14 @@ static rp_status alloc_host(rp__stepper *s, rp_error *err) {
     if (align) RP_TRY(rp__parts_init(&s->parts, align, c->max_tokens, c->max_seqs, err));
     s->staging = rp__calloc(1, s->bytes[RP_SIDE_DEVICE].inputs);
     s->known = rp__calloc(1, s->bytes[RP_SIDE_DEVICE].inputs);
-    s->logits = rp__calloc(n, row);
+    bool is_read = align || !rp__device_props(s->device)->is_host_memory;
+    s->read_logits = is_read ? rp__calloc(n, row) : NULL;
     s->best = rp__calloc(n * (size_t)c->n_steps, sizeof *s->best);
     s->part_logits = align ? rp__calloc(n, row) : NULL;
     s->part_best = align ? rp__calloc(n, sizeof *s->best) : NULL;
     bool has_parts = !align || (s->part_logits && s->part_best);
-    if (s->staging && s->known && s->logits && s->best && has_parts) return RP_OK;
+    if (s->staging && s->known && (s->read_logits || !is_read) && s->best && has_parts)
+        return RP_OK;
     return rp__fail(err, RP_ENOMEM, "out of memory for the inputs and logits of a step");
 }
 
@@ -454,6 +457,19 @@ static rp_status read_past(rp__stepper *s, const rp__program *p, int32_t *best, 
     return RP_OK;
 }
 
+/* Into `to`, or without it left where they are. */
+static rp_status read_logits(rp__stepper *s, const rp__program *p, float *to, rp_error *err) {
+    const rp__slot_info *out = &p->slots[rp__program_find(p, "logits")];
+    rp_buffer *from = s->memory[out->result].outputs;
+    size_t at = out->home[out->result].place, n = (size_t)s->batch.n_rows * row_bytes(s);
+    const void *home;
+    s->logits = to;
+    if (to) return rp__buffer_read(from, at, to, n, err);
+    RP_TRY(rp__buffer_view(from, at, n, &home, err));
+    s->logits = home;
+    return RP_OK;
+}
+
 /* The rows of logits, or of greedy steps the best tokens alone where the device picked them. */
 static rp_status read_results(rp__stepper *s, const rp__program *p, float *logits, int32_t *best,
                               rp_error *err) {
@@ -462,7 +478,7 @@ static rp_status read_results(rp__stepper *s, const rp__program *p, float *logit
     s->has_best = picked != RP_NO_SLOT || (s->batch.is_greedy && p->feed_op >= 0);
     if (picked != RP_NO_SLOT) return read_output(s, p, picked, best, n * sizeof *best, err);
     if (s->has_best) return read_past(s, p, best, err);
-    return read_output(s, p, rp__program_find(p, "logits"), logits, n * row_bytes(s), err);
+    return read_logits(s, p, logits, err);
 }
 
 static rp_status run_batch(rp__stepper *s, float *logits, int32_t *best, rp_error *err) {
@@ -482,7 +498,7 @@ static void take_part_results(rp__stepper *s) {
         if (s->has_best)
             s->best[row] = s->part_best[i];
         else
-            memcpy((char *)s->logits + row * n, (char *)s->part_logits + (size_t)i * n, n);
+            memcpy((char *)s->read_logits + row * n, (char *)s->part_logits + (size_t)i * n, n);
     }
 }
 
@@ -496,12 +512,13 @@ static rp_status run_parts(rp__stepper *s, rp_error *err) {
         if (st >= 0) take_part_results(s);
     }
     s->batch = whole;
+    s->logits = s->read_logits;
     return st;
 }
 
 rp_status rp__stepper_run(rp__stepper *s, rp_error *err) {
     bool is_one = !s->parts.align || s->batch.n_tokens == s->batch.n_seqs;
-    return is_one ? run_batch(s, s->logits, s->best, err) : run_parts(s, err);
+    return is_one ? run_batch(s, s->read_logits, s->best, err) : run_parts(s, err);
 }
 
 static rp_status measure_program(rp__stepper *s, rp__program *p, int32_t n_pairs, double *samples,

@@ -172,6 +172,28 @@ RP_TEST(device, ranges_are_checked) {
     on_each_device(ranges_are_checked);
 }
 
+static void a_view_is_where_a_read_reads(rp_device *dev) {
+    rp_error err = {0};
+    rp_buffer *x = make_buffer(dev, "x", 64, false);
+    const void *at = &err;
+    assert_ok(rp__buffer_write(x, 8, "written", 8, &err), err);
+    rp_status st = rp__buffer_view(x, 8, 8, &at, &err);
+    if (rp__device_props(dev)->is_host_memory) {
+        assert_ok(st, err);
+        assert_string_equal(at, "written");
+        assert_int_equal(rp__buffer_view(x, 60, 8, &at, &err), RP_EINVAL);
+        assert_message(err, "buffer \"x\" of 64 bytes");
+    } else {
+        assert_int_equal(st, RP_EINVAL);
+        assert_message(err, "is not in the host's memory");
+    }
+    assert_null(st ? at : NULL);
+    drop_buffer(x);
+}
+RP_TEST(device, a_view_is_where_a_read_reads) {
+    on_each_device(a_view_is_where_a_read_reads);
+}
+
 static void operands_are_checked(rp_device *dev) {
     rp_error err = {0};
     rp_buffer *x = make_buffer(dev, "x", 64, false), *y = make_buffer(dev, "y", 64, false);

@@ -195,7 +195,7 @@ static bool clashes(const access *a, const access *b) {
 
 /* Element operations from which splitting pays: a wake-up or two barriers take about as long as
  * some thousand. */
-enum { SPLIT_FROM = 16384 };
+enum { SPLIT_FROM = 8192 };
 
 static int64_t work_of(const rp_op *op) {
     const rp_tensor *out = &op->out[0];
@@ -221,7 +221,7 @@ static int64_t work_of(const rp_op *op) {
  * own so that the rows it works on stay in its cache. A step in two phases is shared out alike in
  * both. */
 static unsigned shares_of(const step *st, int n_workers) {
-    enum { LONG_FROM = 1 << 22 }; /* element operations: some hundred microseconds */
+    enum { LONG_FROM = 1 << 20 }; /* element operations: some ten microseconds */
     bool is_long = st->op.kind == RP_OP_ATTENTION || work_of(&st->op) >= LONG_FROM;
     return st->is_split && !st->finish && is_long ? (unsigned)n_workers * SHARES_EACH : 0;
 }

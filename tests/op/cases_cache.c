@@ -189,7 +189,8 @@ static void make_write_hand(corpus_case *c) {
         double *cache = rp_case_out(c, j, RP_F16, S4(2, 2, 2, 1), TOL_BITS);
         for (int e = 0; e < 8; e++) cache[e] = 9;
         rp_case_out_before(c, j);
-        rp_case_want(c, j, j ? (double[]){7, 9, 8, 9, 9, 5, 9, 6} : (double[]){3, 9, 4, 9, 9, 1, 9, 2});
+        rp_case_want(c, j,
+                     j ? (double[]){7, 9, 8, 9, 9, 5, 9, 6} : (double[]){3, 9, 4, 9, 9, 1, 9, 2});
     }
 }
 

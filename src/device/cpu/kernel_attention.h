@@ -1,210 +1,113 @@
 /* Attention over the paged cache. Part of kernels.h.
  *
  * Positions go in blocks of 256, counted from position 0 of the sequence, whatever the cache's own
- * block size. In a block: scores (a chain over d per score), their largest value, exponentials and
- * their sum, and the weighted sum of V rows (a chain over positions). Blocks are then merged in
- * order. None of this depends on other tokens, so one token alone and a chunk of a prompt give the
- * same bits.
+ * block size. In a block: scores, their largest value, exponentials and their sum, and the weighted
+ * sum of V rows (a chain over positions). Blocks are then merged in order. None of this depends on
+ * other tokens, so one token alone and a chunk of a prompt give the same bits.
  *
- * The heads that share a kv head, and neighbouring tokens of a sequence, are rows of one tile: K
+ * A score is the sum of 16 chains, over the dimensions c, c + 16, c + 32 and so on, added up in
+ * order of c. A lane of a vector that walks a row of K makes such a chain, so K and V need no
+ * turning over for few rows: a lone token's heads take them as they lie in the cache.
+ *
+ * More rows are a tile: the heads that share a kv head, and neighbouring tokens of a sequence. K
  * and V are read and turned into columns once for all of them. */
-
-enum {
-    AT_BLOCK = 256, /* positions per softmax block */
-    AT_STEP = 32,   /* positions whose K or V lies in scratch at a time */
-    AT_ROWS = 32,   /* rows (token, head) of a tile, unless one token alone has more heads */
-};
-
-typedef struct attention {
-    const rp__body_args *args;
-    const rp_op *op;
-    int64_t n_heads, n_kv, group, d,
-        d_pad; /* group: heads per kv head; d_pad: d in whole vectors */
-    const int32_t *seq, *pos;
-    const float *sinks;
-    /* scratch */
-    float *q;                               /* [rows][d] */
-    float *score;                           /* [rows][AT_BLOCK] */
-    float *kv;                              /* AT_STEP positions as panels of columns */
-    float *part;                            /* [rows][d_pad]: this block's sums */
-    float *total;                           /* [rows][d_pad]: merged so far */
-    float *top, *sum, *part_top, *part_sum; /* [rows] */
-} attention;
-
-/* Neighbouring tokens of one sequence at neighbouring positions, and one kv head. */
-typedef struct span {
-    int64_t t, n_tokens, kv;
-    int64_t first, last; /* positions that any of them sees */
-    const int32_t *table;
-} span;
-
-static int64_t tokens_per_tile(int64_t group) {
-    return max_i64(1, AT_ROWS / group);
-}
-
-static attention attention_of(const rp__body_args *a) {
-    const rp_op *op = a->op;
-    attention at = {.args = a, .op = op, .seq = a->in[4], .pos = a->in[5]};
-    at.n_heads = op->in[0].dim[1];
-    at.d = op->in[0].dim[2];
-    at.n_kv = op->in[1].dim[1];
-    at.group = at.n_heads / at.n_kv;
-    at.d_pad = (at.d + 15) / 16 * 16;
-    at.sinks = has_in(a, 6) ? a->in[6] : NULL;
-    int64_t rows = tokens_per_tile(at.group) * at.group;
-    float *p = a->scratch;
-    at.kv = p, p += AT_STEP * at.d_pad;
-    at.score = p, p += rows * AT_BLOCK;
-    at.q = p, p += rows * at.d_pad;
-    at.part = p, p += rows * at.d_pad;
-    at.total = p, p += rows * at.d_pad;
-    at.top = p, at.sum = p + rows, at.part_top = p + 2 * rows, at.part_sum = p + 3 * rows;
-    return at;
-}
-
-static int64_t first_seen(const attention *at, int64_t pos) {
-    int64_t window = at->op->p.attention.window;
-    return window > 0 ? max_i64(0, pos - window + 1) : 0;
-}
-
-static int64_t first_block(const span *s) {
-    return s->first / AT_BLOCK * AT_BLOCK;
-}
 
 /* ---- K and V of some positions as panels ---- */
 
-/* Sixteen elements from `i` on of a cache row; fewer at its end, which may be the end of the cache.
- */
-V16_INLINE v16 kv_load(rp_dtype dtype, const char *row, int64_t i, int64_t d) {
-    int64_t n = d - i;
-    if (dtype == RP_F32)
-        return n >= 16 ? v16_load((const float *)row + i) : v16_load_n((const float *)row + i, n);
-    const uint16_t *p = (const uint16_t *)row + i;
-    uint16_t tail[16] = {0};
-    if (n < 16) {
-        memcpy(tail, p, (size_t)n * sizeof *p);
-        p = tail;
-    }
-    return dtype == RP_F16 ? v16_from_f16(p) : v16_from_bf16(p);
-}
-
-/* Rows of one cache and kv head at neighbouring positions, in order. */
-typedef struct kv_walk {
-    const char *base, *row; /* row: of the position at hand */
-    size_t block_stride, row_stride;
-    const int32_t *table; /* at the block at hand */
-    int64_t size, n_left; /* positions of a block, and of this one from here on */
-    int64_t n_blocks;
-} kv_walk;
-
-static void walk_block(kv_walk *w) {
-    rp__assert(*w->table >= 0 && *w->table < w->n_blocks, "block %d of %lld", (int)*w->table,
-               (long long)w->n_blocks);
-    w->row = w->base + (size_t)*w->table * w->block_stride;
-}
-
-static kv_walk walk_from(const attention *at, const span *s, int which, int64_t position) {
-    const rp_tensor *cache = &at->op->in[which];
-    const size_t bytes = rp__dtype_block_bytes(cache->dtype);
-    kv_walk w = {.size = cache->dim[2], .n_blocks = cache->dim[0], .block_stride = cache->stride};
-    int64_t block = position / w.size, skip = position - block * w.size;
-    w.row_stride = (size_t)at->d * bytes;
-    w.base = (const char *)at->args->in[which] + (size_t)(s->kv * w.size) * w.row_stride;
-    w.table = s->table + block;
-    w.n_left = w.size - skip;
-    walk_block(&w);
-    w.row += (size_t)skip * w.row_stride;
-    return w;
-}
-
-/* `last`: there is no further position. */
-V16_INLINE const char *walk_row(kv_walk *w, bool last) {
-    const char *row = w->row;
-    w->row += w->row_stride;
-    if (--w->n_left == 0 && !last) {
-        w->table++, w->n_left = w->size;
-        walk_block(w);
-    }
-    return row;
-}
-
-/* Asks for the rows of positions [from, from + AT_STEP) that a lone token sees: they lie apart, one
- * in n_kv, where no prefetcher looks for them. With more tokens they cost little beside the sums.
- */
-static void fetch_rows(const attention *at, const span *s, int which, int64_t from) {
-    int64_t to = min_i64(from + AT_STEP, s->last + 1);
-    if (s->n_tokens > 1 || from < s->first || from >= to) return;
-    kv_walk w = walk_from(at, s, which, from);
-    const size_t n = (size_t)at->d * rp__dtype_block_bytes(at->op->in[which].dtype);
-    for (int64_t i = from; i < to; i++) fetch(walk_row(&w, i == to - 1), n);
-}
-
-/* One vector of 16 positions' rows; NULL rows are zero. */
-V16_INLINE void take_k_square(rp_dtype dtype, const char *const row[16], int64_t i, int64_t d,
-                              float *dst) {
+/* One vector of 16 positions' rows, as columns `stride` floats apart. */
+V16_INLINE void take_k_square(rp_dtype dtype, const kv_rows *k, int64_t i, int64_t d, float *dst,
+                              int64_t stride) {
     v16 m[16];
-    UNROLL for (int j = 0; j < 16; j++) m[j] = row[j] ? kv_load(dtype, row[j], i, d) : v16_zero();
+    UNROLL for (int j = 0; j < 16; j++) m[j] = kv_load(dtype, k->row[j], i, d);
     v16_transpose(m);
-    UNROLL for (int j = 0; j < 16; j++) v16_store(dst + (i + j) * 16, m[j]);
+    UNROLL for (int j = 0; j < 16; j++) v16_store(dst + j * stride, m[j]);
 }
 
-/* Positions [from, from + n) of K, n <= AT_STEP: panel p holds, per dimension, positions from + 16
- * p and on. Those that nobody in the span sees are zero: their blocks may be gone. */
-V16_INLINE void take_k_as(rp_dtype dtype, const attention *at, const span *s, int64_t from,
-                          int64_t n) {
-    const int64_t skip = max_i64(0, s->first - from);
-    kv_walk walk = walk_from(at, s, 1, from + skip);
-    for (int p = 0; p < AT_STEP / 16; p++) {
-        const char *row[16];
-        for (int j = 0; j < 16; j++) {
-            int64_t i = 16 * p + j;
-            row[j] = i >= skip && i < n ? walk_row(&walk, i == n - 1) : NULL;
-        }
-        float *dst = at->kv + (int64_t)p * 16 * at->d_pad;
-        for (int64_t i = 0; i < at->d_pad; i += 16) take_k_square(dtype, row, i, at->d, dst);
+/* AT_STEP positions of K: panel p holds, per dimension and chain by chain, positions from + 16 p
+ * and on. */
+V16_INLINE void take_k(rp_dtype dtype, const attention *at, const span *s, int64_t from) {
+    for (int64_t j = 0; j < AT_STEP; j += KV_ROWS) {
+        kv_rows k = rows_from(at, s, 1, from + j);
+        for (int64_t i = 0; i < at->d_pad; i += 16)
+            take_k_square(dtype, &k, i, at->d, at->kv + j * at->d_pad + i, at->d_pad);
     }
 }
 
 /* Positions [from, from + n) of V: panel p holds, per position, dimensions 16 p and on. */
-V16_INLINE void take_v_as(rp_dtype dtype, const attention *at, const span *s, int64_t from,
-                          int64_t n) {
-    kv_walk walk = walk_from(at, s, 2, from);
-    for (int64_t j = 0; j < n; j++) {
-        const char *row = walk_row(&walk, j == n - 1);
-        for (int64_t i = 0; i < at->d_pad; i += 16)
-            v16_store(at->kv + i * AT_STEP + j * 16, kv_load(dtype, row, i, at->d));
-    }
-}
-
-static void take_k(const attention *at, const span *s, int64_t from, int64_t n) {
-    switch (at->op->in[1].dtype) {
-    case RP_F32:
-        take_k_as(RP_F32, at, s, from, n);
-        break;
-    case RP_F16:
-        take_k_as(RP_F16, at, s, from, n);
-        break;
-    default:
-        take_k_as(RP_BF16, at, s, from, n);
-        break;
-    }
-}
-
-static void take_v(const attention *at, const span *s, int64_t from, int64_t n) {
-    switch (at->op->in[2].dtype) {
-    case RP_F32:
-        take_v_as(RP_F32, at, s, from, n);
-        break;
-    case RP_F16:
-        take_v_as(RP_F16, at, s, from, n);
-        break;
-    default:
-        take_v_as(RP_BF16, at, s, from, n);
-        break;
+V16_INLINE void take_v(rp_dtype dtype, const attention *at, const span *s, int64_t from,
+                       int64_t n) {
+    for (int64_t j = 0; j < n; j += KV_ROWS) {
+        kv_rows v = rows_from(at, s, 2, from + j);
+        for (int64_t p = 0; p < min_i64(KV_ROWS, n - j); p++)
+            for (int64_t i = 0; i < at->d_pad; i += 16)
+                v16_store(at->kv + i * AT_STEP + (j + p) * 16, kv_load(dtype, v.row[p], i, at->d));
     }
 }
 
 /* ---- one block of positions ---- */
+
+/* Half the rows of a tile, as each has the sum of the chains so far beside its chain. */
+enum { CHAIN_ROWS = TILE_ROWS / 2 };
+
+/* c [rows][..] = the sums of 16 chains of n columns of TILE_PANELS panels. */
+V16_INLINE void chains_n(int rows, const tile_args *a) {
+    v16 sum[TILE_ROWS][TILE_PANELS];
+    tile_at at = tile_start(rows, a);
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) sum[r][p] =
+        v16_zero();
+    for (int c = 0; c < 16; c++) {
+        v16 chain[TILE_ROWS][TILE_PANELS];
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++)
+            chain[r][p] = v16_zero();
+        tile_columns(rows, a->n, 16, &at, chain);
+        UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at.base[b] += 1 - 16 * a->n;
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++)
+            sum[r][p] = v16_add(sum[r][p], chain[r][p]);
+    }
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++)
+        v16_store(a->c + (size_t)r * a->c_stride + p * RP__PANEL_ROWS, sum[r][p]);
+}
+
+static void chains(int rows, const tile_args *a) {
+    switch (rows) {
+#if TILE_ROWS > 6
+    case 7:
+        chains_n(7, a);
+        break;
+    case 6:
+        chains_n(6, a);
+        break;
+    case 5:
+        chains_n(5, a);
+        break;
+    case 4:
+        chains_n(4, a);
+        break;
+#endif
+#if TILE_ROWS > 2
+    case 3:
+        chains_n(3, a);
+        break;
+    case 2:
+        chains_n(2, a);
+        break;
+#endif
+    default:
+        chains_n(1, a);
+        break;
+    }
+}
+
+/* Any number of rows, as even tiles. */
+static void chain_rows(int64_t n_rows, tile_args a) {
+    int64_t n_tiles = (n_rows + CHAIN_ROWS - 1) / CHAIN_ROWS;
+    for (int64_t i = 0; i < n_tiles; i++) {
+        int64_t rows = n_rows * (i + 1) / n_tiles - n_rows * i / n_tiles;
+        chains((int)rows, &a);
+        a.x += (size_t)rows * a.x_stride;
+        a.c += (size_t)rows * a.c_stride;
+    }
+}
 
 /* Sums of tiles over panels `panel_stride` floats apart, `n_panels` of them. */
 static void tile_panels(int64_t n_rows, tile_args a, const float *w, int64_t panel_stride,
@@ -241,12 +144,13 @@ static void block_scores(const attention *at, const span *s, int64_t block, int6
                          int64_t n) {
     int64_t n_rows = s->n_tokens * at->group;
     for (int64_t j = first / AT_STEP * AT_STEP; j < n; j += AT_STEP) {
-        fetch_rows(at, s, 1, block + j + AT_STEP);
-        fetch_rows(at, s, 2, block + j);
-        take_k(at, s, block + j, min_i64(AT_STEP, n - j));
-        tile_args a = {.x = at->q, .x_stride = (size_t)at->d, .n = at->d, .is_first = true};
-        a.c = at->score + j, a.c_stride = AT_BLOCK;
-        tile_panels(n_rows, a, at->kv, 16 * at->d_pad, AT_STEP / 16);
+        KV_CALL(take_k, at->op->in[1].dtype, at, s, block + j)
+        tile_args a = {.x = at->q, .x_stride = (size_t)at->d_pad, .n = at->d_pad / 16};
+        for (int p = 0; p < AT_STEP / 16; p += TILE_PANELS) {
+            for (int i = 0; i < TILE_PANELS; i++) a.w[i] = at->kv + (p + i) * 16 * at->d_pad;
+            a.c = at->score + j + p * 16, a.c_stride = AT_BLOCK;
+            chain_rows(n_rows, a);
+        }
     }
 }
 
@@ -285,17 +189,15 @@ static void seen_in(const attention *at, const span *s, int64_t i, int64_t block
     *to = min_i64(AT_BLOCK, pos + 1 - block);
 }
 
-/* part[r] = sum of weight[r][j] v[block + j]. Rows that see all n positions of a step go together;
- * a token that sees some goes alone over those, so that no row's sum meets a position it must not
- * see (0 * NaN is NaN). */
+/* part[r] += weight[r][j] v[block + j] for first <= j < n, in order. Rows that see all n positions
+ * of a step go together; a token that sees some goes alone over those, so that no row's sum meets a
+ * position it must not see (0 * NaN is NaN). */
 static void block_values(const attention *at, const span *s, int64_t block, int64_t first,
                          int64_t n) {
-    int64_t n_rows = s->n_tokens * at->group, n_panels = at->d_pad / 16;
-    memset(at->part, 0, (size_t)(n_rows * at->d_pad) * sizeof(float));
-    fetch_rows(at, s, 1, block + AT_BLOCK);
+    int64_t n_panels = at->d_pad / 16;
     for (int64_t j = first / AT_STEP * AT_STEP; j < n; j += AT_STEP) {
         int64_t step = min_i64(AT_STEP, n - j), start = max_i64(j, first);
-        take_v(at, s, block + start, j + step - start);
+        KV_CALL(take_v, at->op->in[2].dtype, at, s, block + start, j + step - start)
         for (int64_t i = 0; i < s->n_tokens;) {
             int64_t from, to, n_alike = 1, from_next, to_next;
             seen_in(at, s, i, block, &from, &to);
@@ -349,10 +251,14 @@ static void finish_row(const attention *at, int64_t t, int64_t h, const float *t
 
 static void take_queries(const attention *at, const span *s) {
     const rp_tensor *tq = &at->op->in[0];
+    float *dst = at->q;
     for (int64_t i = 0; i < s->n_tokens; i++) {
         const float *q =
             (const float *)ref_item(tq, at->args->in[0], s->t + i) + s->kv * at->group * at->d;
-        memcpy(at->q + i * at->group * at->d, q, (size_t)(at->group * at->d) * sizeof *q);
+        for (int64_t h = 0; h < at->group; h++, q += at->d, dst += at->d_pad) {
+            memcpy(dst, q, (size_t)at->d * sizeof *q);
+            memset(dst + at->d, 0, (size_t)(at->d_pad - at->d) * sizeof *q);
+        }
     }
 }
 
@@ -361,7 +267,11 @@ static void take_queries(const attention *at, const span *s) {
 static void attend_block(const attention *at, const span *s, int64_t block) {
     int64_t n_rows = s->n_tokens * at->group;
     int64_t n = min_i64(AT_BLOCK, s->last + 1 - block), first = max_i64(0, s->first - block);
-    block_scores(at, s, block, first, n);
+    memset(at->part, 0, (size_t)(n_rows * at->d_pad) * sizeof(float));
+    if (is_lone(at, s))
+        lone_block_scores(at, s, block, first, n);
+    else
+        block_scores(at, s, block, first, n);
     for (int64_t r = 0; r < n_rows; r++) {
         int64_t from, to;
         seen_in(at, s, r / at->group, block, &from, &to);
@@ -370,7 +280,10 @@ static void attend_block(const attention *at, const span *s, int64_t block) {
             block_softmax(at, at->score + r * AT_BLOCK, from, to, &at->part_top[r],
                           &at->part_sum[r]);
     }
-    block_values(at, s, block, first, n);
+    if (is_lone(at, s))
+        lone_block_values(at, s, block, first, n);
+    else
+        block_values(at, s, block, first, n);
 }
 
 static void attend(const attention *at, const span *s) {

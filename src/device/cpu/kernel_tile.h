@@ -347,8 +347,9 @@ V16_INLINE tile_at tile_start(int rows, const tile_args *a) {
     return at;
 }
 
-/* n columns. */
-V16_INLINE void tile_columns(int rows, int64_t n, tile_at *at, v16 acc[TILE_ROWS][TILE_PANELS]) {
+/* n columns, whose x lies x_step floats apart. */
+V16_INLINE void tile_columns(int rows, int64_t n, int x_step, tile_at *at,
+                             v16 acc[TILE_ROWS][TILE_PANELS]) {
     UNROLL_FOUR for (int64_t i = 0; i < n; i++) {
         v16 w[TILE_PANELS];
         UNROLL for (int p = 0; p < TILE_PANELS; p++) {
@@ -359,7 +360,7 @@ V16_INLINE void tile_columns(int rows, int64_t n, tile_at *at, v16 acc[TILE_ROWS
             v16 xr = v16_set1(at->base[r / 3][(size_t)(r % 3) * at->stride]);
             UNROLL for (int p = 0; p < TILE_PANELS; p++) acc[r][p] = v16_fma(w[p], xr, acc[r][p]);
         }
-        UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at->base[b]++;
+        UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at->base[b] += x_step;
     }
 }
 
@@ -370,7 +371,7 @@ V16_INLINE void tile_plain(int rows, const tile_args *a) {
         const float *c = a->c + (size_t)r * a->c_stride + p * RP__PANEL_ROWS;
         acc[r][p] = a->is_first ? v16_zero() : v16_load(c);
     }
-    tile_columns(rows, a->n, &at, acc);
+    tile_columns(rows, a->n, 1, &at, acc);
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++)
         v16_store(a->c + (size_t)r * a->c_stride + p * RP__PANEL_ROWS, acc[r][p]);
 }
@@ -388,7 +389,7 @@ V16_INLINE void tile_groups(int rows, bool has_min, const tile_args *a) {
         v16 acc[TILE_ROWS][TILE_PANELS];
         UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++)
             acc[r][p] = v16_zero();
-        tile_columns(rows, group, &at, acc);
+        tile_columns(rows, group, 1, &at, acc);
         UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) {
             float *sum = c + r * TILE_C_STRIDE + p * RP__PANEL_ROWS;
             v16 s = v16_fma(v16_load(scale[p] + g * RP__PANEL_ROWS), acc[r][p], v16_load(sum));

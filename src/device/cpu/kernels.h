@@ -73,6 +73,8 @@ V16_INLINE size_t fetch_offset(size_t done, size_t panel_bytes, int n) {
 #include "device/cpu/kernel_q8_tile.h"
 #include "device/cpu/kernel_q8.h"
 #include "device/cpu/kernel_rows.h"
+#include "device/cpu/kernel_attention_kv.h"
+#include "device/cpu/kernel_attention_lone.h"
 #include "device/cpu/kernel_attention.h"
 #include "device/cpu/kernel_peak.h"
 

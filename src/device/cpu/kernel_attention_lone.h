@@ -1,0 +1,180 @@
+/* Attention of a lone token: its heads go over K and V as they lie in the cache, at the speed of
+ * memory. Part of kernels.h. */
+
+enum {
+    LONE_MOST_HEADS = 8, /* of a kv head: with more, columns made once are faster */
+    LONE_HEADS = 4,      /* that go over a row together, so that it is converted once for all */
+    LONE_WIDTH = 8,      /* at most so many vectors of sums for each */
+#if defined(V16_AVX512)
+    LONE_SUMS = 16, /* vectors of sums that stay in registers */
+#else
+    LONE_SUMS = 4,
+#endif
+};
+
+static bool is_lone(const attention *at, const span *s) {
+    return s->n_tokens == 1 && at->group <= LONE_MOST_HEADS;
+}
+
+/* The largest power of two of vectors whose sums for so many heads stay in registers. */
+V16_INLINE int lone_width(int n_heads) {
+    int n = 1;
+    while (2 * n * n_heads <= LONE_SUMS) n *= 2;
+    return n < LONE_WIDTH ? n : LONE_WIDTH;
+}
+
+/* Asks for rows some time before they are wanted, in the second cache: few lines can be on their
+ * way to the first one at a time. */
+static void fetch_rows(const attention *at, rp_dtype dtype, const kv_rows *rows) {
+    const size_t n = (size_t)at->d * rp__dtype_block_bytes(dtype);
+    for (int p = 0; p < KV_ROWS; p++)
+        for (size_t i = 0; i < n; i += LINE) __builtin_prefetch(rows->row[p] + i, 0, 2);
+}
+
+/* ---- scores ---- */
+
+/* sum[h][p] += row p of K times q of head h at dimensions [i, i + 16): lane c of it is chain c. */
+V16_INLINE void lone_products(rp_dtype dtype, int n_heads, int n, const attention *at,
+                              const float *q, const char *const *row, int64_t i, int64_t d,
+                              v16 sum[LONE_HEADS][LONE_WIDTH]) {
+    v16 k[LONE_WIDTH];
+    UNROLL for (int p = 0; p < n; p++) k[p] = kv_load(dtype, row[p], i, d);
+    UNROLL for (int h = 0; h < n_heads; h++) {
+        v16 qi = v16_load(q + h * at->d_pad + i);
+        UNROLL for (int p = 0; p < n; p++) sum[h][p] = v16_fma(k[p], qi, sum[h][p]);
+    }
+}
+
+/* chain [h][p]: the chains of position p and head h. */
+V16_INLINE void lone_chains(rp_dtype dtype, int n_heads, const attention *at, const float *q,
+                            const kv_rows *k, float chain[LONE_HEADS][KV_ROWS][16]) {
+    const int n = lone_width(n_heads);
+    const int64_t whole = at->d / 16 * 16;
+    for (int p = 0; p < KV_ROWS; p += n) {
+        v16 sum[LONE_HEADS][LONE_WIDTH];
+        UNROLL for (int h = 0; h < n_heads; h++) UNROLL for (int j = 0; j < n; j++) sum[h][j] =
+            v16_zero();
+        for (int64_t i = 0; i < whole; i += 16)
+            lone_products(dtype, n_heads, n, at, q, k->row + p, i, i + 16, sum);
+        if (whole < at->d) lone_products(dtype, n_heads, n, at, q, k->row + p, whole, at->d, sum);
+        UNROLL for (int h = 0; h < n_heads; h++) UNROLL for (int j = 0; j < n; j++)
+            v16_store(chain[h][p + j], sum[h][j]);
+    }
+}
+
+V16_INLINE void lone_scores_n(rp_dtype dtype, int n_heads, const attention *at, const float *q,
+                              const kv_rows *k, float *score) {
+    float chain[LONE_HEADS][KV_ROWS][16];
+    lone_chains(dtype, n_heads, at, q, k, chain);
+    for (int h = 0; h < n_heads; h++) {
+        v16 m[16], sum = v16_zero();
+        UNROLL for (int p = 0; p < 16; p++) m[p] = v16_load(chain[h][p]);
+        v16_transpose(m);
+        UNROLL for (int c = 0; c < 16; c++) sum = v16_add(sum, m[c]);
+        v16_store(score + h * AT_BLOCK, sum);
+    }
+}
+
+/* Scores of 16 positions for up to LONE_HEADS heads. */
+V16_INLINE void lone_scores(rp_dtype dtype, int64_t n_heads, const attention *at, const float *q,
+                            const kv_rows *k, float *score) {
+    switch (n_heads) {
+    case 1:
+        lone_scores_n(dtype, 1, at, q, k, score);
+        break;
+    case 2:
+        lone_scores_n(dtype, 2, at, q, k, score);
+        break;
+    case 3:
+        lone_scores_n(dtype, 3, at, q, k, score);
+        break;
+    default:
+        lone_scores_n(dtype, 4, at, q, k, score);
+        break;
+    }
+}
+
+/* score[h][j] for first <= j < n */
+static void lone_block_scores(const attention *at, const span *s, int64_t block, int64_t first,
+                              int64_t n) {
+    const rp_dtype dtype = at->op->in[1].dtype;
+    const int64_t begin = first / KV_ROWS * KV_ROWS;
+    kv_rows k = rows_from(at, s, 1, block + begin);
+    for (int64_t j = begin; j < n; j += KV_ROWS) {
+        const bool is_last = j + KV_ROWS >= n; /* V is next */
+        kv_rows next = rows_from(at, s, is_last ? 2 : 1, block + (is_last ? begin : j + KV_ROWS));
+        fetch_rows(at, at->op->in[is_last ? 2 : 1].dtype, &next);
+        for (int64_t h = 0; h < at->group; h += LONE_HEADS)
+            KV_CALL(lone_scores, dtype, at->group - h, at, at->q + h * at->d_pad, &k,
+                    at->score + h * AT_BLOCK + j)
+        k = next;
+    }
+}
+
+/* ---- values ---- */
+
+/* part[h][i, i + 16 n) += the weighted sum of V rows [from, to), in order. */
+V16_INLINE void lone_columns(rp_dtype dtype, int n_heads, int n, const attention *at,
+                             const kv_rows *v, const float *weight, int64_t from, int64_t to,
+                             int64_t i, int64_t d, float *part) {
+    v16 sum[LONE_HEADS][LONE_WIDTH];
+    UNROLL for (int h = 0; h < n_heads; h++) UNROLL for (int x = 0; x < n; x++) sum[h][x] =
+        v16_load(part + h * at->d_pad + i + 16 * x);
+    for (int64_t p = from; p < to; p++) {
+        v16 row[LONE_WIDTH];
+        UNROLL for (int x = 0; x < n; x++) row[x] = kv_load(dtype, v->row[p], i + 16 * x, d);
+        UNROLL for (int h = 0; h < n_heads; h++) {
+            v16 w = v16_set1(weight[h * AT_BLOCK + p]);
+            UNROLL for (int x = 0; x < n; x++) sum[h][x] = v16_fma(row[x], w, sum[h][x]);
+        }
+    }
+    UNROLL for (int h = 0; h < n_heads; h++) UNROLL for (int x = 0; x < n; x++)
+        v16_store(part + h * at->d_pad + i + 16 * x, sum[h][x]);
+}
+
+V16_INLINE void lone_values_n(rp_dtype dtype, int n_heads, const attention *at, const kv_rows *v,
+                              const float *weight, int64_t from, int64_t to, float *part) {
+    const int n = lone_width(n_heads);
+    int64_t i = 0;
+    for (; i + 16 * n <= at->d; i += 16 * n)
+        lone_columns(dtype, n_heads, n, at, v, weight, from, to, i, i + 16 * n, part);
+    for (; i < at->d; i += 16)
+        lone_columns(dtype, n_heads, 1, at, v, weight, from, to, i, at->d, part);
+}
+
+/* part[h] += the weighted sum of V rows [from, to) for up to LONE_HEADS heads. */
+V16_INLINE void lone_values(rp_dtype dtype, int64_t n_heads, const attention *at, const kv_rows *v,
+                            const float *weight, int64_t from, int64_t to, float *part) {
+    switch (n_heads) {
+    case 1:
+        lone_values_n(dtype, 1, at, v, weight, from, to, part);
+        break;
+    case 2:
+        lone_values_n(dtype, 2, at, v, weight, from, to, part);
+        break;
+    case 3:
+        lone_values_n(dtype, 3, at, v, weight, from, to, part);
+        break;
+    default:
+        lone_values_n(dtype, 4, at, v, weight, from, to, part);
+        break;
+    }
+}
+
+/* part[h] += the weighted sum of V rows first <= j < n */
+static void lone_block_values(const attention *at, const span *s, int64_t block, int64_t first,
+                              int64_t n) {
+    const rp_dtype dtype = at->op->in[2].dtype;
+    const int64_t begin = first / KV_ROWS * KV_ROWS;
+    kv_rows v = rows_from(at, s, 2, block + begin);
+    for (int64_t j = begin; j < n; j += KV_ROWS) {
+        const bool is_last = j + KV_ROWS >= n; /* K of the next block is next */
+        kv_rows next =
+            rows_from(at, s, is_last ? 1 : 2, block + (is_last ? AT_BLOCK : j + KV_ROWS));
+        fetch_rows(at, at->op->in[is_last ? 1 : 2].dtype, &next);
+        for (int64_t h = 0; h < at->group; h += LONE_HEADS)
+            KV_CALL(lone_values, dtype, at->group - h, at, &v, at->score + h * AT_BLOCK + j,
+                    max_i64(0, first - j), min_i64(KV_ROWS, n - j), at->part + h * at->d_pad)
+        v = next;
+    }
+}

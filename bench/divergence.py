@@ -4,7 +4,7 @@
     bench/divergence.py MODEL.gguf TEXT [--tokens 2000] [--llama SOURCE]
 
 The reference is transformers in float32 on the file's own weights, dequantised. Held against it:
-reprise with f32 and with q8 activations (build/bench-logits: `ninja -C build bench-logits`) and,
+reprise with f32, q16 and q8 activations (build/bench-logits: `ninja -C build bench-logits`) and,
 with --llama, llama.cpp: SOURCE is its source folder, built in SOURCE/build. Needs torch,
 transformers, accelerate, gguf and numpy. Logits are kept in a folder under the cache; each takes
 tokens x vocabulary x 4 bytes.
@@ -80,7 +80,7 @@ def main():
     list_of_ids.write_text(" ".join(map(str, ids)) + "\n")
     reference(args.model, ids, exact)
     made = {}
-    for mode in ("f32", "q8"):
+    for mode in ("f32", "q16", "q8"):
         made[f"reprise {mode}"] = out = folder / f"{mode}.bin"
         run(args.build / "bench-logits", args.model, list_of_ids, mode, out)
     if args.llama:

@@ -1,7 +1,7 @@
 /* Writes the logits of every position of a text, given as token ids, as float32 [ids, vocabulary]:
  * what bench/divergence.py compares.
  *
- *     bench-logits MODEL IDS.txt f32|q8 OUT.bin [ISA]
+ *     bench-logits MODEL IDS.txt f32|q16|q8 OUT.bin [ISA]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
     rp_device *device;
     rp__model *model;
     if (argc < 5) {
-        fprintf(stderr, "usage: bench-logits MODEL IDS.txt f32|q8 OUT.bin [ISA]\n");
+        fprintf(stderr, "usage: bench-logits MODEL IDS.txt f32|q16|q8 OUT.bin [ISA]\n");
         return 2;
     }
     read_ids(argv[2], &t);
@@ -102,7 +102,9 @@ int main(int argc, char **argv) {
     must(rp__checkpoint_open(argv[1], &checkpoint, &err), &err);
     must(rp__device_open("cpu", &dc, &device, &err), &err);
     must(rp__model_declare(checkpoint, device, MOST_IDS, 0, &model, &err), &err);
-    rp_activations mode = strcmp(argv[3], "q8") ? RP_ACTIVATIONS_F32 : RP_ACTIVATIONS_Q8;
+    rp_activations mode = !strcmp(argv[3], "q16")  ? RP_ACTIVATIONS_Q16
+                          : !strcmp(argv[3], "q8") ? RP_ACTIVATIONS_Q8
+                                                   : RP_ACTIVATIONS_F32;
     must(rp__model_set_activations(model, mode, &err), &err);
     run(model, &t, out);
     fclose(out);

@@ -1,5 +1,6 @@
 /* Measures matmuls of the cpu device alone: GB/s of weights and GOP/s (2 T N K per call), with
- * activations in F32 and in the 8-bit type of the weight's dtype, and what making those takes.
+ * activations in F32, in Q16 and in the 8-bit type of the weight's dtype, and what making those
+ * takes.
  *
  *     bench-matmul [-w DTYPE] [-n N] [-k K] [-t T] [-i ISA] [-j THREADS] [-r REPETITIONS]
  *
@@ -79,7 +80,6 @@ static void show(const char *what, const config *c, double weight_bytes, double 
 
 static void measure(rp_device *dev, const config *c) {
     rp_op op = {.kind = RP_OP_MATMUL, .n_in = 2, .n_out = 1};
-    rp_dtype x8;
     op.in[0] = filled(dev, RP_F32, false, c->t, c->k);
     op.in[1] = filled(dev, c->w, true, c->n, c->k);
     op.out[0] = filled(dev, RP_F32, false, c->t, c->n);
@@ -87,13 +87,15 @@ static void measure(rp_device *dev, const config *c) {
     printf("%s [%lld, %lld], T=%lld\n", rp__dtype_name(c->w), (long long)c->n, (long long)c->k,
            (long long)c->t);
     show("F32", c, bytes, fastest(dev, &op, c->n_rounds));
-    if (rp__dtype_activation(c->w, &x8)) {
-        rp_op convert = {.kind = RP_OP_CONVERT, .n_in = 1, .n_out = 1};
+    for (int bits = 16; bits >= 8; bits -= 8) {
+        rp_op convert = {.kind = RP_OP_CONVERT, .n_in = 1, .n_out = 1}, rounded = op;
+        rp_dtype to;
+        if (!rp__dtype_activation(c->w, bits, &to)) break;
         convert.in[0] = op.in[0];
-        convert.out[0] = op.in[0] = filled(dev, x8, false, c->t, c->k);
+        convert.out[0] = rounded.in[0] = filled(dev, to, false, c->t, c->k);
         printf("  convert  %9.1f us\n", fastest(dev, &convert, c->n_rounds) * 1e6);
-        show(rp__dtype_name(x8), c, bytes, fastest(dev, &op, c->n_rounds));
-        must(rp__buffer_destroy(convert.in[0].buffer, NULL), NULL);
+        show(rp__dtype_name(to), c, bytes, fastest(dev, &rounded, c->n_rounds));
+        must(rp__buffer_destroy(rounded.in[0].buffer, NULL), NULL);
     }
     for (int i = 0; i < 2; i++) rp__buffer_destroy(op.in[i].buffer, NULL);
     rp__buffer_destroy(op.out[0].buffer, NULL);

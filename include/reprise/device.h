@@ -11,7 +11,7 @@
  * Letters in shapes: B sequences, T tokens, H heads, K kv heads, D head dim, E model dim, F ffn
  * dim, V vocab, P blocks, S positions per block, X experts, R gathered rows. Activations are F32
  * unless a row says otherwise. A device may leave out what it does not run: `supports` sees the
- * dtypes, those of 8-bit activations too. */
+ * dtypes, those of rounded activations too. */
 #ifndef REPRISE_DEVICE_H
 #define REPRISE_DEVICE_H
 
@@ -34,7 +34,7 @@ extern "C" {
  *               y = s / sqrt(mean(s^2) + eps) * (w + (add_one ? 1 : 0)); norm over the last
  * dimension LAYER_NORM    in  x [..,E], w [E], b [E]?;  out y;  y = (x - mean) / sqrt(var + eps) *
  * w + b MATMUL        in  x [T,K], w [N,K] weight, bias [N]?, add [T,N]?;  out y [T,N];  y = x w^T
- * + bias + add x is F32, or the 8-bit type of w's dtype (below) ROPE          in  x [T,H,D], cs
+ * + bias + add x is F32, Q16, or the 8-bit type of w's dtype (below) ROPE          in  x [T,H,D], cs
  * [T,R] (R/2 cosines then R/2 sines), R <= D;  out y [T,H,D] (may be x) half: pairs (i, i+R/2);
  * interleaved: pairs (2i, 2i+1); dims from R on are copied KV_WRITE      in  k [T,K,D], v [T,K,D],
  * slots [T]? I32 (block * S + offset), or in their place table [B,M]?, seq [T]?, pos [T]? as in
@@ -48,7 +48,7 @@ extern "C" {
  * x;  out y;  y = value * x SOFTCAP       in  x;  out y;  y = value * tanh(x / value) GATHER_ROWS
  * in  x [T,E], rows [R] I32;  out y [R,E] CONVERT       in  x;  out y of another plain float dtype
  * or the same (a copy); round to nearest even. From F32, with two dimensions or more, also to the
- * 8-bit types Q8_0, Q8_1, Q8_K (below) ROUTER_TOPK   in  logits [T,X];  out ids [T,k] I32, weights
+ * types of activations Q8_0, Q8_1, Q8_K, Q16 (below) ROUTER_TOPK   in  logits [T,X];  out ids [T,k] I32, weights
  * [T,k];  the k largest (ties: lower index first); weights = softmax over all X (normalise: then
  * divided by their sum), or sigmoid; times `scale` EXPERT_MATMUL in  x [T,K] or [T,k,K] as for
  * MATMUL, w [X,N,K] weight, ids [T,k] I32;  out y [T,k,N] EXPERT_SUM    in  x [T,k,N], weights
@@ -67,18 +67,20 @@ extern "C" {
  * shares memory with an operand. `normalise` divides sigmoid weights by their sum as well. NaN
  * stands behind everything in TOPK and ROUTER_TOPK.
  *
- * 8-bit activations: CONVERT rounds x block by block of its last dimension, as ggml quantises
- * activations, in F32: Q8_0  amax = max |x|;  d = amax / 127, stored as F16;  q = round to nearest
+ * Rounded activations: CONVERT rounds x block by block of its last dimension, in F32, to 8 bits as
+ * ggml quantises activations, or to 16: Q8_0  amax = max |x|;  d = amax / 127, stored as F16;  q = round to nearest
  * even(x * (127 / amax)) Q8_1  the same d and q;  s = F16(d * sum of q), with d before it was
  * rounded to F16 Q8_K  m = the first x of the largest |x|;  i = -127 / m;  q = round to nearest
- * even(i * x);  d = 1 / i in F32; sums[j] = sum of q[16 j .. 16 j + 15] A block whose 127 / amax
- * overflows has q = 0 (and Q8_K d = 0); one with a NaN or infinity has d = s = NaN, q = 0. Weights
- * Q4_0, Q5_0, Q8_0 and IQ4_NL take Q8_0; Q4_1 and Q5_1 take Q8_1; Q2_K .. Q6_K take Q8_K. With w =
- * scale * q
- * + min in groups of 32 or 16 columns (q with its zero point taken off), a product is then, group
- * by group, y = sum of (scale * d) * (sum of w.q * x.q) + min * (Q8_1: s; Q8_K: d * the group's
- * sums) where the inner sum is one of whole numbers, exact; the outer one is F32 over groups in
- * order. */
+ * even(i * x);  d = 1 / i in F32; sums[j] = sum of q[16 j .. 16 j + 15] Q16   d = amax / 32639 in F32;
+ * r = round to nearest even(x * (32639 / amax));  high = round to nearest even(r / 256);  low =
+ * r - 256 high, but +-127 for +-128, so that no digit is -128, whose products instruction sets
+ * disagree about;  q = 256 high + low;  sums[j] as Q8_K, in 32 bits. A block whose 127 / amax
+ * (32639 / amax) overflows has q = 0 (and Q8_K d = 0); one with a NaN or infinity has d = s = NaN,
+ * q = 0. Weights Q4_0, Q5_0, Q8_0 and IQ4_NL take Q8_0; Q4_1 and Q5_1 take Q8_1; Q2_K .. Q6_K take
+ * Q8_K; all of these take Q16. With w = scale * q + min in groups of 32 or 16 columns (q with its
+ * zero point taken off), a product is then, group by group, y = sum of (scale * d) * (sum of
+ * w.q * x.q) + min * (Q8_1: s; Q8_K, Q16: d * the group's sums) where the inner sum is one of whole
+ * numbers, exact; the outer one is F32 over groups in order. */
 /* clang-format on */
 #define RP_OP_TABLE(X)                                                                             \
     X(RP_OP_EMBED, "embed")                                                                        \

@@ -15,8 +15,8 @@ extern "C" {
 #endif
 
 /* X(code, name, elements per block, bytes per block, GGUF type number or -1)
- * Plain types have blocks of one element. Q8_1 and Q8_K hold activations only (CONVERT in device.h
- * makes them): they are no weight formats, and files that have them are refused. */
+ * Plain types have blocks of one element. Q8_1, Q8_K and Q16 hold activations only (CONVERT in
+ * device.h makes them): they are no weight formats, and files that have them are refused. */
 #define RP_DTYPE_TABLE(X)                                                                          \
     X(RP_F32, "F32", 1, 4, 0)                                                                      \
     X(RP_F16, "F16", 1, 2, 1)                                                                      \
@@ -39,7 +39,8 @@ extern "C" {
     X(RP_Q6_K, "Q6_K", 256, 210, 14)                                                               \
     X(RP_IQ4_NL, "IQ4_NL", 32, 18, 20)                                                             \
     X(RP_Q8_1, "Q8_1", 32, 36, 9)                                                                  \
-    X(RP_Q8_K, "Q8_K", 256, 292, 15)
+    X(RP_Q8_K, "Q8_K", 256, 292, 15)                                                               \
+    X(RP_Q16, "Q16", 32, 76, -1)
 
 typedef enum rp_dtype {
 #define RP_X(code, name, elems, bytes, gguf) code,

@@ -263,9 +263,9 @@ static const rp__option rows[RP_N_OPTIONS] = {
         .help = "type of the values: f16, bf16 or f32",
         .group = IN_MEMORY, .commands = FITS},
     [RP_OPT_ACTIVATIONS] = {.name = "activations", .kind = RP_OPT_CHOICE, .value = "TYPE",
-        .default_text = "f32", .choices = "auto|f32|q8",
-        .help = "what matmuls with block-quantised weights take: f32: exact; q8: rounded to blocks of 8 bits as "
-                "llama.cpp does, faster and noisier; auto: q8 on a device that rounds",
+        .default_text = "f32", .choices = "auto|f32|q16|q8",
+        .help = "what matmuls with block-quantised weights take: f32: exact; q16: rounded to blocks of 16 bits, "
+                "faster; q8: of 8 bits as llama.cpp does, faster still and noisier; auto: q16 on a device that rounds",
         .group = IN_MEMORY, .commands = LOADS},
 
     /* ---- capture ---- */

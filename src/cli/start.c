@@ -87,8 +87,9 @@ static void fill_types(const rp__options *o, rp_engine_options *e) {
     e->cache_type_k = rp__options_str(o, RP_OPT_CACHE_TYPE_K);
     e->cache_type_v = rp__options_str(o, RP_OPT_CACHE_TYPE_V);
     const char *activations = rp__options_str(o, RP_OPT_ACTIVATIONS);
-    e->activations = !strcmp(activations, "q8")    ? RP_ACTIVATIONS_Q8
-                     : !strcmp(activations, "f32") ? RP_ACTIVATIONS_F32
+    e->activations = !strcmp(activations, "f32")   ? RP_ACTIVATIONS_F32
+                     : !strcmp(activations, "q16") ? RP_ACTIVATIONS_Q16
+                     : !strcmp(activations, "q8")  ? RP_ACTIVATIONS_Q8
                                                    : RP_ACTIVATIONS_AUTO;
     if (!strcmp(both, "auto")) return;
     if (!rp__options_given(o, RP_OPT_CACHE_TYPE_K)) e->cache_type_k = both;

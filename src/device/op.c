@@ -32,15 +32,15 @@ static rp_status check_norm(const rp_op *op, rp_error *err) {
     return rp__op_fail(err, op, "eps wants a finite number >= 0, found %g", (double)eps);
 }
 
-/* x of 8 bits must be of the type that the weight's dtype goes with. */
+/* Rounded x must be of a type that the weight's dtype goes with. */
 static rp_status check_matmul(const rp_op *op, rp_error *err) {
     rp_dtype x = op->in[0].dtype, w = op->in[1].dtype, wanted;
     if (x == RP_F32) return RP_OK;
-    if (!rp__dtype_activation(w, &wanted))
+    if (!rp__dtype_activation(w, 8, &wanted))
         return rp__op_fail(err, op, "x wants F32 beside a weight of %s, found %s",
                            rp__dtype_name(w), rp__dtype_name(x));
-    if (x == wanted) return RP_OK;
-    return rp__op_fail(err, op, "x wants F32 or %s beside a weight of %s, found %s",
+    if (x == wanted || x == RP_Q16) return RP_OK;
+    return rp__op_fail(err, op, "x wants F32, Q16 or %s beside a weight of %s, found %s",
                        rp__dtype_name(wanted), rp__dtype_name(w), rp__dtype_name(x));
 }
 

@@ -94,7 +94,7 @@ static bool class_takes(op_class cls, rp_dtype t) {
     case OP_FLOAT:
         return t == RP_F32 || t == RP_F16 || t == RP_BF16;
     case OP_FACTOR:
-        return t == RP_F32 || t == RP_Q8_0 || t == RP_Q8_1 || t == RP_Q8_K;
+        return t == RP_F32 || t == RP_Q16 || t == RP_Q8_0 || t == RP_Q8_1 || t == RP_Q8_K;
     case OP_MADE:
         return class_takes(OP_FLOAT, t) || class_takes(OP_FACTOR, t);
     }
@@ -107,8 +107,8 @@ static const char *class_text(op_class cls) {
         "I32",
         "a dtype of weights",
         "F32, F16 or BF16",
-        "F32, Q8_0, Q8_1 or Q8_K",
-        "F32, F16, BF16, Q8_0, Q8_1 or Q8_K",
+        "F32, Q16, Q8_0, Q8_1 or Q8_K",
+        "F32, F16, BF16, Q16, Q8_0, Q8_1 or Q8_K",
     };
     return text[cls];
 }

@@ -10,7 +10,7 @@ typedef enum op_class {
     OP_I32,    /* ids, positions, slots */
     OP_WEIGHT, /* any dtype that weights have, dense; may be in the device's own layout */
     OP_FLOAT,  /* F32, F16, BF16: KV caches, CONVERT */
-    OP_FACTOR, /* F32 or 8-bit blocks of activations: what matmuls multiply weights with */
+    OP_FACTOR, /* F32 or blocks of rounded activations: what matmuls multiply weights with */
     OP_MADE,   /* OP_FLOAT or OP_FACTOR: what CONVERT makes */
 } op_class;
 

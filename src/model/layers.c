@@ -58,7 +58,7 @@ rp__slot rp__layer_rms_norm(rp__program *p, const char *label, rp__slot x, const
 /* What a matmul reads: x itself, or rounded to the blocks that belong to the weight's. */
 static rp__slot matmul_input(rp__program *p, const rp__model *m, rp__slot x, const rp_tensor *w) {
     rp_dtype to;
-    return m->rounds_activations && rp__dtype_activation(w->dtype, &to)
+    return m->activation_bits && rp__dtype_activation(w->dtype, m->activation_bits, &to)
                ? rp__program_round(p, x, to)
                : x;
 }

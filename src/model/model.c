@@ -156,19 +156,20 @@ rp_status rp__model_load(rp__model *m, rp_progress_fn progress, void *user, rp_e
 
 /* ---- activations ---- */
 
-static bool device_rounds(rp_device *device) {
+static bool device_rounds_to(rp_device *device, int bits) {
     const int64_t dim[2] = {1, 256};
     rp_op op = {.kind = RP_OP_CONVERT, .n_in = 1, .n_out = 1};
     op.in[0] = rp__tensor_make(NULL, 0, RP_F32, 2, dim);
-    op.out[0] = rp__tensor_make(NULL, 0, RP_Q8_K, 2, dim);
+    op.out[0] = rp__tensor_make(NULL, 0, bits == 16 ? RP_Q16 : RP_Q8_K, 2, dim);
     return rp__device_supports(device, &op);
 }
 
 rp_status rp__model_set_activations(rp__model *m, rp_activations mode, rp_error *err) {
-    m->rounds_activations = mode != RP_ACTIVATIONS_F32 && device_rounds(m->device);
-    if (m->rounds_activations || mode != RP_ACTIVATIONS_Q8) return RP_OK;
-    return rp__fail(err, RP_EUNSUPPORTED, "device %s does not round activations to 8 bits",
-                    rp__device_name(m->device));
+    int bits = mode == RP_ACTIVATIONS_F32 ? 0 : mode == RP_ACTIVATIONS_Q8 ? 8 : 16;
+    m->activation_bits = bits && device_rounds_to(m->device, bits) ? bits : 0;
+    if (m->activation_bits == bits || mode == RP_ACTIVATIONS_AUTO) return RP_OK;
+    return rp__fail(err, RP_EUNSUPPORTED, "device %s does not round activations to %d bits",
+                    rp__device_name(m->device), bits);
 }
 
 /* ---- KV cache ---- */

@@ -55,7 +55,7 @@ struct rp__model {
     float *rope_values;      /* host copy of the table until loaded */
     int32_t n_fed;           /* > 1: decode steps feed their best tokens to the next one, and keep
                                 the last so many in "past"; said before programs are built */
-    bool rounds_activations; /* matmuls with block-quantised weights take 8-bit activations */
+    int activation_bits;     /* that matmuls with block-quantised weights round to; 0: F32 */
     rp__arena arena;
 };
 
@@ -73,8 +73,8 @@ size_t rp__model_cache_bytes(const rp__model *m, const rp_device *on);
 /* At least cache_bytes, pinned; on the device, or on the host when its ops stand there. */
 void rp__model_set_cache(rp__model *m, rp_buffer *buffer);
 
-/* Decides whether matmuls round their activations: before programs are built. RP_EUNSUPPORTED when
- * Q8 is asked for and the device cannot. */
+/* Decides to what matmuls round their activations: before programs are built. RP_EUNSUPPORTED when
+ * Q16 or Q8 is asked for and the device cannot. */
 rp_status rp__model_set_activations(rp__model *m, rp_activations mode, rp_error *err);
 
 /* Says the ops of a step of the program's bucket. Inputs: "ids" [T], "pos" [T], "seq" [T], "slots"

@@ -172,6 +172,16 @@ static void decode_q8_k(const uint8_t *b, float *y) {
     for (int i = 0; i < QK_K; i++) y[i] = d * (float)(int8_t)b[RP__Q8_K_Q + i];
 }
 
+/* d F32, sums of q, low and high digits, signed: d * (256 * high + low) */
+static void decode_q16(const uint8_t *b, float *y) {
+    float d;
+    memcpy(&d, b, sizeof d);
+    for (int i = 0; i < QK; i++) {
+        int q = RP__Q16_BASE * (int8_t)b[RP__Q16_HIGH + i] + (int8_t)b[RP__Q16_LOW + i];
+        y[i] = d * (float)q;
+    }
+}
+
 typedef void (*decode_fn)(const uint8_t *block, float *y);
 
 static const decode_fn decoders[RP_N_DTYPES] = {
@@ -179,7 +189,7 @@ static const decode_fn decoders[RP_N_DTYPES] = {
     [RP_Q5_1] = decode_q5_1, [RP_Q8_0] = decode_q8_0,     [RP_Q2_K] = decode_q2_k,
     [RP_Q3_K] = decode_q3_k, [RP_Q4_K] = decode_q4_k,     [RP_Q5_K] = decode_q5_k,
     [RP_Q6_K] = decode_q6_k, [RP_IQ4_NL] = decode_iq4_nl, [RP_Q8_1] = decode_q8_1,
-    [RP_Q8_K] = decode_q8_k,
+    [RP_Q8_K] = decode_q8_k, [RP_Q16] = decode_q16,
 };
 
 void rp__blocks_decode(rp_dtype t, const void *src, float *dst, int64_t n_blocks) {
@@ -208,9 +218,9 @@ static float extreme_of(const float *x, int n) {
     return top;
 }
 
-/* 127 / |top|, or 0 where that is not a number to scale by: every q is 0 then. */
-static float scale_to_127(float top) {
-    float scale = 127.0f / fabsf(top);
+/* most / |top|, or 0 where that is not a number to scale by: every q is 0 then. */
+static float scale_to(float most, float top) {
+    float scale = most / fabsf(top);
     return isfinite(scale) ? scale : 0;
 }
 
@@ -229,17 +239,17 @@ static int quantise(const float *x, float scale, int n, uint8_t *q) {
 static void encode_q8_0(const float *x, uint8_t *b) {
     float top = extreme_of(x, QK);
     write_f16(b, fabsf(top) / 127.0f);
-    quantise(x, scale_to_127(top), QK, b + RP__Q8_0_Q);
+    quantise(x, scale_to(127, top), QK, b + RP__Q8_0_Q);
 }
 
 static void encode_q8_1(const float *x, uint8_t *b) {
     float top = extreme_of(x, QK), d = fabsf(top) / 127.0f;
     write_f16(b, d);
-    write_f16(b + RP__Q8_1_S, d * (float)quantise(x, scale_to_127(top), QK, b + RP__Q8_1_Q));
+    write_f16(b + RP__Q8_1_S, d * (float)quantise(x, scale_to(127, top), QK, b + RP__Q8_1_Q));
 }
 
 static void encode_q8_k(const float *x, uint8_t *b) {
-    float top = extreme_of(x, QK_K), size = scale_to_127(top);
+    float top = extreme_of(x, QK_K), size = scale_to(127, top);
     float scale = top > 0 ? -size : size, d = isnan(top) ? NAN : scale != 0 ? 1 / scale : 0;
     memcpy(b, &d, sizeof d);
     for (int g = 0; g < QK_K / 16; g++) {
@@ -248,10 +258,26 @@ static void encode_q8_k(const float *x, uint8_t *b) {
     }
 }
 
+/* A low digit of +-128, half way between two high ones, becomes +-127. */
+static void encode_q16(const float *x, uint8_t *b) {
+    float top = extreme_of(x, QK), d = fabsf(top) / RP__Q16_TOP, scale = scale_to(RP__Q16_TOP, top);
+    int32_t sums[2] = {0, 0};
+    memcpy(b, &d, sizeof d);
+    for (int i = 0; i < QK; i++) {
+        float q = scale != 0 ? rintf(x[i] * scale) : 0, high = rintf(q / RP__Q16_BASE);
+        float low = fmaxf(-127, fminf(127, q - RP__Q16_BASE * high));
+        b[RP__Q16_LOW + i] = (uint8_t)(int)low;
+        b[RP__Q16_HIGH + i] = (uint8_t)(int)high;
+        sums[i / 16] += RP__Q16_BASE * (int)high + (int)low;
+    }
+    memcpy(b + RP__Q16_SUMS, sums, sizeof sums);
+}
+
 void rp__blocks_encode(rp_dtype t, const float *src, void *dst, int64_t n_blocks) {
     void (*encode)(const float *, uint8_t *) = t == RP_Q8_0   ? encode_q8_0
                                                : t == RP_Q8_1 ? encode_q8_1
                                                : t == RP_Q8_K ? encode_q8_k
+                                               : t == RP_Q16  ? encode_q16
                                                               : NULL;
     rp__assert(encode, "dtype %d has no block encoder", (int)t);
     size_t block_bytes = rp__dtype_block_bytes(t);

@@ -60,11 +60,11 @@ bool rp__dtype_is_float(rp_dtype t) {
 }
 
 bool rp__dtype_is_weight(rp_dtype t) {
-    return check(t), t != RP_Q8_1 && t != RP_Q8_K;
+    return check(t), t != RP_Q8_1 && t != RP_Q8_K && t != RP_Q16;
 }
 
 /* Formats whose values are scale * q + min meet Q8_1, which keeps the sum that min multiplies. */
-bool rp__dtype_activation(rp_dtype weight, rp_dtype *out) {
+static bool activation_of_8_bits(rp_dtype weight, rp_dtype *out) {
     switch (weight) {
     case RP_Q4_0:
     case RP_Q5_0:
@@ -83,6 +83,13 @@ bool rp__dtype_activation(rp_dtype weight, rp_dtype *out) {
     default:
         return false;
     }
+}
+
+bool rp__dtype_activation(rp_dtype weight, int bits, rp_dtype *out) {
+    rp__assert(bits == 8 || bits == 16, "%d bits", bits);
+    if (!activation_of_8_bits(weight, out)) return false;
+    if (bits == 16) *out = RP_Q16;
+    return true;
 }
 
 bool rp__dtype_from_name(const char *name, rp_dtype *out) {

@@ -9,13 +9,13 @@ int64_t rp__dtype_block_elems(rp_dtype t); /* elements per block: 1 for plain ty
 size_t rp__dtype_block_bytes(rp_dtype t);
 bool rp__dtype_is_block(rp_dtype t);
 bool rp__dtype_is_float(rp_dtype t);  /* F32, F16, BF16, F64 */
-bool rp__dtype_is_weight(rp_dtype t); /* false for what holds activations only: Q8_1, Q8_K */
+bool rp__dtype_is_weight(rp_dtype t); /* false for what holds activations only */
 bool rp__dtype_from_name(const char *name, rp_dtype *out); /* case is ignored */
 
-/* The 8-bit type that activations are rounded to before a product with weights of this type: whole
- * numbers times whole numbers, scaled once per group. False for plain weights, which take F32 only.
- */
-bool rp__dtype_activation(rp_dtype weight, rp_dtype *out);
+/* The type of 8 or 16 bits that activations are rounded to before a product with weights of this
+ * type: whole numbers times whole numbers, scaled once per group. False for plain weights, which
+ * take F32 only. */
+bool rp__dtype_activation(rp_dtype weight, int bits, rp_dtype *out);
 
 /* GGUF type number to dtype. When it is not one that weights may have, returns false and sets
  * *known_name to the format's name ("IQ2_XXS") or NULL when the number means nothing. */

@@ -204,12 +204,12 @@ RP_TEST(cpu, matmul_rows_have_the_same_bits_alone_and_together) {
 }
 
 /* The sum itself, in double precision from the decoded weights. */
-/* ---- the same with 8-bit activations, in more rows than one go of a kernel takes ---- */
+/* ---- the same with rounded activations, in more rows than one go of a kernel takes ---- */
 
 enum { MANY_ROWS = 300 };
 
-static void matmul_q8(rp_device *dev, rp_dtype dtype, const uint8_t *file, rp_dtype x_dtype,
-                      const uint8_t *x, int64_t t, bool captured, float *y) {
+static void matmul_rounded(rp_device *dev, rp_dtype dtype, const uint8_t *file, rp_dtype x_dtype,
+                           const uint8_t *x, int64_t t, bool captured, float *y) {
     rig r = {.dev = dev, .op = {.kind = RP_OP_MATMUL, .n_in = 2, .n_out = 1}};
     r.op.in[0] = rig_tensor(&r, x_dtype, x, 2, (int64_t[]){t, K});
     r.op.in[1] = rig_weight(&r, dtype, file, 2, (int64_t[]){N, K});
@@ -218,38 +218,47 @@ static void matmul_q8(rp_device *dev, rp_dtype dtype, const uint8_t *file, rp_dt
     rig_clear(&r);
 }
 
-RP_TEST(cpu, matmul_rows_of_8_bits_have_the_same_bits_in_any_number) {
-    static const rp_dtype dtypes[] = {RP_Q4_0, RP_Q4_1, RP_Q8_0, RP_Q4_K, RP_Q6_K};
+static void check_rounded_rows(rp_dtype dtype, const uint8_t *file, rp_dtype x_dtype,
+                               const uint8_t *x, size_t x_bytes) {
     static const int64_t rows[] = {1, 2, 7, 12, 13, 72, 263, 264, 265};
     const char *isa;
-    float *x = random_floats(MANY_ROWS * K, 9);
     float *all = malloc(sizeof(float) * MANY_ROWS * N);
     float *some = malloc(sizeof(float) * MANY_ROWS * N);
-    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
-        rp_dtype x_dtype;
-        size_t x_bytes;
-        assert_true(rp__dtype_activation(dtypes[d], &x_dtype));
-        assert_true(rp__dtype_bytes(x_dtype, K, &x_bytes));
-        uint8_t *file = small_weights(dtypes[d], 200 + d), *x8 = malloc(MANY_ROWS * x_bytes);
-        rp__blocks_encode(x_dtype, x, x8, MANY_ROWS * K / rp__dtype_block_elems(x_dtype));
-        for (int i = 0; (isa = isa_at(i)); i++) {
-            for (int n_threads = 1; n_threads <= 4; n_threads *= 2) {
-                rp_device *dev = open_cpu(isa, n_threads);
-                if (n_threads == 1)
-                    matmul_q8(dev, dtypes[d], file, x_dtype, x8, MANY_ROWS, false, all);
-                for (size_t j = 0; j < sizeof rows / sizeof *rows; j++) {
-                    int64_t t = rows[j], from = MANY_ROWS - t;
-                    matmul_q8(dev, dtypes[d], file, x_dtype, x8 + (size_t)from * x_bytes, t, j % 2,
-                              some);
-                    same_bits(all + from * N, some, (size_t)t * N, rp__dtype_name(dtypes[d]), isa,
-                              t);
-                }
-                rp__device_close(dev);
+    for (int i = 0; (isa = isa_at(i)); i++) {
+        for (int n_threads = 1; n_threads <= 4; n_threads *= 2) {
+            rp_device *dev = open_cpu(isa, n_threads);
+            if (n_threads == 1)
+                matmul_rounded(dev, dtype, file, x_dtype, x, MANY_ROWS, false, all);
+            for (size_t j = 0; j < sizeof rows / sizeof *rows; j++) {
+                int64_t t = rows[j], from = MANY_ROWS - t;
+                matmul_rounded(dev, dtype, file, x_dtype, x + (size_t)from * x_bytes, t, j % 2,
+                               some);
+                same_bits(all + from * N, some, (size_t)t * N, rp__dtype_name(dtype), isa, t);
             }
+            rp__device_close(dev);
         }
-        free(file), free(x8);
     }
-    free(x), free(all), free(some);
+    free(all), free(some);
+}
+
+RP_TEST(cpu, matmul_of_rounded_rows_has_the_same_bits_in_any_number) {
+    static const rp_dtype dtypes[] = {RP_Q4_0, RP_Q4_1, RP_Q8_0, RP_Q4_K, RP_Q6_K};
+    float *x = random_floats(MANY_ROWS * K, 9);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        uint8_t *file = small_weights(dtypes[d], 200 + d);
+        for (int bits = 8; bits <= 16; bits += 8) {
+            rp_dtype x_dtype;
+            size_t x_bytes;
+            assert_true(rp__dtype_activation(dtypes[d], bits, &x_dtype));
+            assert_true(rp__dtype_bytes(x_dtype, K, &x_bytes));
+            uint8_t *rounded = malloc(MANY_ROWS * x_bytes);
+            rp__blocks_encode(x_dtype, x, rounded, MANY_ROWS * K / rp__dtype_block_elems(x_dtype));
+            check_rounded_rows(dtypes[d], file, x_dtype, rounded, x_bytes);
+            free(rounded);
+        }
+        free(file);
+    }
+    free(x);
 }
 
 RP_TEST(cpu, matmul_of_every_dtype_is_right) {
@@ -379,11 +388,11 @@ static uint64_t digest_of_matmul(rp_device *dev, rp_dtype dtype) {
     return digest(y, sizeof y);
 }
 
-static uint64_t digest_of_matmul_q8(rp_device *dev) {
+static uint64_t digest_of_rounded(rp_device *dev, rp_dtype x_dtype) {
     float *x = random_floats(MOST_ROWS * K, 33), y[MOST_ROWS * N];
-    uint8_t x8[MOST_ROWS * K / 32 * 36], *file = small_weights(RP_Q4_1, 34);
-    rp__blocks_encode(RP_Q8_1, x, x8, MOST_ROWS * K / 32);
-    matmul_q8(dev, RP_Q4_1, file, RP_Q8_1, x8, MOST_ROWS, false, y);
+    uint8_t rounded[MOST_ROWS * K / 32 * 76], *file = small_weights(RP_Q4_1, 34);
+    rp__blocks_encode(x_dtype, x, rounded, MOST_ROWS * K / 32);
+    matmul_rounded(dev, RP_Q4_1, file, x_dtype, rounded, MOST_ROWS, false, y);
     free(x), free(file);
     return digest(y, sizeof y);
 }
@@ -402,15 +411,18 @@ static uint64_t digest_of_attention(rp_device *dev) {
 /* Whatever the architecture. Another order of operations is another number here. */
 RP_TEST(cpu, every_machine_that_fuses_has_these_bits) {
     static const unsigned long long want[] = {0x16268B8E55070744, 0x6553E82733B6F86E,
-                                              0xA991C894A15AD0FE, 0xB025470DC5A9B282};
+                                              0xA991C894A15AD0FE, 0xFB8C54B05BB9EDD8,
+                                              0xB025470DC5A9B282};
     const char *isa;
     for (int i = 0; (isa = isa_at(i)) && fuses(isa); i++) {
         rp_device *dev = open_cpu(isa, 2);
         unsigned long long got[] = {digest_of_matmul(dev, RP_BF16), digest_of_matmul(dev, RP_Q4_0),
-                                    digest_of_matmul_q8(dev), digest_of_attention(dev)};
+                                    digest_of_rounded(dev, RP_Q8_1), digest_of_rounded(dev, RP_Q16),
+                                    digest_of_attention(dev)};
         rp__device_close(dev);
         if (memcmp(got, want, sizeof want))
-            fail_msg("%s has 0x%llX, 0x%llX, 0x%llX, 0x%llX", isa, got[0], got[1], got[2], got[3]);
+            fail_msg("%s has 0x%llX, 0x%llX, 0x%llX, 0x%llX, 0x%llX", isa, got[0], got[1], got[2],
+                     got[3], got[4]);
     }
     if (!fuses(isa_at(0))) RP_SKIP("this machine has no set that fuses");
 }

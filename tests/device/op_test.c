@@ -163,7 +163,7 @@ RP_TEST(op, check_says_what_was_wanted_and_found) {
 
     op = good_op(RP_OP_MATMUL);
     op.in[0].dtype = RP_F16;
-    assert_refused(&op, "matmul blk.0.part: x wants F32, Q8_0, Q8_1 or Q8_K, found F16");
+    assert_refused(&op, "matmul blk.0.part: x wants F32, Q16, Q8_0, Q8_1 or Q8_K, found F16");
 
     op = good_op(RP_OP_MATMUL);
     op.in[0].is_weight = 1;
@@ -202,7 +202,7 @@ RP_TEST(op, check_says_what_was_wanted_and_found) {
 
     op = good_op(RP_OP_CONVERT);
     op.out[0].dtype = RP_I8;
-    assert_refused(&op, "convert blk.0.part: y wants F32, F16, BF16, Q8_0, Q8_1 or Q8_K, "
+    assert_refused(&op, "convert blk.0.part: y wants F32, F16, BF16, Q16, Q8_0, Q8_1 or Q8_K, "
                         "found I8");
 
     op = good_op(RP_OP_TOPK);
@@ -224,7 +224,9 @@ RP_TEST(op, check_wants_the_activations_of_the_weight) {
     assert_ok(rp__op_check(&op, &err), err);
     op.in[0] = T2(RP_Q8_1, 3, 64);
     assert_refused(&op,
-                   "matmul blk.0.part: x wants F32 or Q8_0 beside a weight of Q8_0, found Q8_1");
+                   "matmul blk.0.part: x wants F32, Q16 or Q8_0 beside a weight of Q8_0, found Q8_1");
+    op.in[0] = T2(RP_Q16, 3, 64);
+    assert_ok(rp__op_check(&op, &err), err);
     op.in[0] = T2(RP_Q8_0, 3, 64), op.in[1] = T2(RP_BF16, 8, 64);
     assert_refused(&op, "matmul blk.0.part: x wants F32 beside a weight of BF16, found Q8_0");
     op.in[0] = T2(RP_Q8_K, 3, 256), op.in[1] = T2(RP_Q8_K, 8, 256);
@@ -232,7 +234,7 @@ RP_TEST(op, check_wants_the_activations_of_the_weight) {
 
     op = good_op(RP_OP_EXPERT_MATMUL);
     op.in[1].dtype = RP_F16, op.in[0].dtype = RP_F16;
-    assert_refused(&op, "expert_matmul blk.0.part: x wants F32, Q8_0, Q8_1 or Q8_K, found F16");
+    assert_refused(&op, "expert_matmul blk.0.part: x wants F32, Q16, Q8_0, Q8_1 or Q8_K, found F16");
 
     op = good_op(RP_OP_CONVERT);
     op.in[0] = T2(RP_F32, 3, 64), op.out[0] = T2(RP_Q8_1, 3, 64);

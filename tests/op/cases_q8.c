@@ -1,4 +1,4 @@
-/* Cases of 8-bit activations: making them (convert) and multiplying weights with them.
+/* Cases of rounded activations: making them (convert) and multiplying weights with them.
  *
  * Wanted products come from the operands' own whole numbers, so that the only error left is that of
  * adding up groups in F32: mag is the sum of the sizes of what is added up. */
@@ -7,16 +7,22 @@
 
 #include "op/corpus_build.h"
 
-static const rp_dtype activations[] = {RP_Q8_0, RP_Q8_1, RP_Q8_K};
-enum { N_ACTIVATIONS = 3 };
+static const rp_dtype activations[] = {RP_Q8_0, RP_Q8_1, RP_Q8_K, RP_Q16};
+enum { N_ACTIVATIONS = 4 };
 
 static const rp_dtype weights[] = {RP_Q4_0, RP_Q4_1, RP_Q5_0, RP_Q5_1, RP_Q8_0,  RP_Q2_K,
                                    RP_Q3_K, RP_Q4_K, RP_Q5_K, RP_Q6_K, RP_IQ4_NL};
 enum { N_WEIGHTS = sizeof weights / sizeof *weights };
 
-/* Bytes before q and q's in a block of activations. */
+/* Bytes before q in a block of activations; Q16's low digits, which 32 high ones follow. */
 static size_t q_offset(rp_dtype t) {
-    return t == RP_Q8_0 ? 2 : 4;
+    return t == RP_Q8_0 ? 2 : t == RP_Q16 ? 12 : 4;
+}
+
+/* Number i of a block. */
+static int number(rp_dtype t, const uint8_t *b, int64_t i) {
+    const int8_t *q = (const int8_t *)b + q_offset(t) + i;
+    return t == RP_Q16 ? 256 * q[32] + q[0] : q[0];
 }
 
 static int64_t whole_blocks(rp_dtype dtype, int64_t k) {
@@ -31,6 +37,18 @@ static void put_f16(uint8_t *p, double v) {
     memcpy(p, &h, sizeof h);
 }
 
+static void put_f32(uint8_t *p, double v) {
+    float f = (float)v;
+    memcpy(p, &f, sizeof f);
+}
+
+/* As two digits of at most 127 in size. */
+static void put_digits(uint8_t *low, double q) {
+    double high = nearbyint(q / 256);
+    low[0] = (uint8_t)(int)fmax(-127, fmin(127, q - 256 * high));
+    low[32] = (uint8_t)(int)high;
+}
+
 /* One block by the formulas of device.h, each F32 result rounded from an exact or double one. */
 static void want_block(rp_dtype t, const double *x, uint8_t *b) {
     int n = (int)rp__dtype_block_elems(t), at = 0;
@@ -39,27 +57,28 @@ static void want_block(rp_dtype t, const double *x, uint8_t *b) {
         is_finite = is_finite && isfinite(x[i]);
         if (fabs(x[i]) > fabs(x[at])) at = i;
     }
-    double amax = fabs(x[at]), by = amax > 0 ? rp_case_round(RP_F32, 127 / amax) : 0;
+    double most = t == RP_Q16 ? 127 * 256 + 127 : 127, amax = fabs(x[at]);
+    double by = amax > 0 ? rp_case_round(RP_F32, most / amax) : 0;
     if (!is_finite || isinf(by)) by = 0;
     if (t == RP_Q8_K && x[at] > 0) by = -by;
-    double sum = 0, sums[16] = {0};
+    double sum = 0, d = is_finite ? rp_case_round(RP_F32, amax / most) : (double)NAN;
     for (int i = 0; i < n; i++) {
         double q = by != 0 ? nearbyint(rp_case_round(RP_F32, x[i] * by)) : 0;
-        b[q_offset(t) + (size_t)i] = (uint8_t)(int)q;
-        sum += q, sums[i / 16] += q;
+        uint8_t *to = b + q_offset(t) + i;
+        if (t == RP_Q16)
+            put_digits(to, q);
+        else
+            *to = (uint8_t)(int)q;
+        sum += q;
     }
-    if (t == RP_Q8_K) {
-        float d = (float)(!is_finite ? NAN : by != 0 ? rp_case_round(RP_F32, 1 / by) : 0);
-        memcpy(b, &d, sizeof d);
-        for (int g = 0; g < 16; g++) {
-            int16_t v = (int16_t)sums[g];
-            memcpy(b + 260 + 2 * g, &v, sizeof v);
-        }
-        return;
-    }
-    double d = is_finite ? rp_case_round(RP_F32, amax / 127) : (double)NAN;
-    put_f16(b, d);
+    if (t == RP_Q16)
+        put_f32(b, d);
+    else if (t == RP_Q8_K)
+        put_f32(b, !is_finite ? (double)NAN : by != 0 ? rp_case_round(RP_F32, 1 / by) : 0);
+    else
+        put_f16(b, d);
     if (t == RP_Q8_1) put_f16(b + 2, rp_case_round(RP_F32, d * sum));
+    rp_case_mend_sums(t, b);
 }
 
 static void want_blocks(corpus_case *c) {
@@ -77,6 +96,7 @@ typedef enum contents {
     TIES,
     OUTLIERS,
     NEGATIVE,
+    HALVES,
     TINY,
     HUGE_ONES,
     NOT_FINITE
@@ -93,6 +113,8 @@ static double element(corpus_case *c, contents content, int64_t e) {
         return e % 77 == 5 ? r * 5000 : r;
     case NEGATIVE:
         return e % 32 == 9 ? -3 : r * 2.99;
+    case HALVES: /* between two high digits of Q16: 32639 is 127 and 127 */
+        return e % 32 == 3 ? 32639 : 128 + 256 * floor(r * 127);
     case TINY: /* 127 / amax overflows, or d is zero as F16 */
         return r * (e / 256 % 2 ? 1e-37 : 1e-12);
     case HUGE_ONES: /* d overflows F16 */
@@ -116,6 +138,7 @@ static const convert_spec converts[] = {
     {{2, {2, 512}}, TIES},
     {{2, {3, 1024}}, OUTLIERS},
     {{2, {2, 256}}, NEGATIVE},
+    {{2, {2, 256}}, HALVES},
     {{2, {1, 1024}}, TINY},
     {{2, {1, 1024}}, HUGE_ONES},
     {{2, {2, 1024}}, NOT_FINITE},
@@ -146,14 +169,12 @@ static void make_convert(size_t i, corpus_case *c) {
 
 /* amax is 127, so d is 1 and q is x, ties to even: 0.5 to 0, 1.5 and 2.5 to 2. Q8_K goes by the
  * first extreme, which is 127 here: d is -1 and q is -x. */
-static void make_convert_hand(size_t i, corpus_case *c) {
+static void make_convert_hand_8(rp_dtype to, corpus_case *c) {
     static const int8_t q[8] = {0, 2, 2, 0, -2, 3, 127, -127};
     static const float x[8] = {0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 3.25f, 127, -127};
-    rp_dtype to = activations[i];
     int64_t k = rp__dtype_block_elems(to);
     float row[256] = {0};
     memcpy(row, x, sizeof x);
-    rp_case_begin(c, RP_OP_CONVERT, i, "by hand %s", rp__dtype_name(to));
     rp_case_in_f32(c, 0, S2(1, k), row);
     rp_case_out(c, 0, to, S2(1, k), TOL_BITS);
     uint8_t *b = rp_case_want_bytes(c, 0);
@@ -166,6 +187,31 @@ static void make_convert_hand(size_t i, corpus_case *c) {
         memcpy(b, &(uint16_t){0x3C00}, 2);                        /* 1 */
         if (to == RP_Q8_1) memcpy(b + 2, &(uint16_t){0x4500}, 2); /* 5 */
     }
+}
+
+/* amax is 32639, so d is 1 and q is x. 1000 is 4 * 256 - 24; 384 is half way between 256 and 512:
+ * the high digit is the even one, and 128 above it becomes 127 above it; -384 likewise. */
+static void make_convert_hand_16(corpus_case *c) {
+    static const float x[32] = {32639, -32639, 1000, 384, [16] = -384, 640, 2.5f, -256};
+    static const int8_t low[32] = {127, -127, -24, -127, [16] = 127, 127, 2, 0};
+    static const int8_t high[32] = {127, -127, 4, 2, [16] = -2, 2, 0, -1};
+    static const int32_t sums[2] = {1000 + 385, -385 + 639 + 2 - 256};
+    rp_case_in_f32(c, 0, S2(1, 32), x);
+    rp_case_out(c, 0, RP_Q16, S2(1, 32), TOL_BITS);
+    uint8_t *b = rp_case_want_bytes(c, 0);
+    memcpy(b, &(float){1}, 4);
+    memcpy(b + 4, sums, 8);
+    memcpy(b + 12, low, 32);
+    memcpy(b + 44, high, 32);
+}
+
+static void make_convert_hand(size_t i, corpus_case *c) {
+    rp_dtype to = activations[i];
+    rp_case_begin(c, RP_OP_CONVERT, i, "by hand %s", rp__dtype_name(to));
+    if (to == RP_Q16)
+        make_convert_hand_16(c);
+    else
+        make_convert_hand_8(to, c);
 }
 
 /* ---- products ---- */
@@ -239,15 +285,18 @@ static double product(rp_dtype x_dtype, const uint8_t *x, const double *scaled, 
     *mag = 0;
     for (int64_t i = 0; i < k; i += 16) {
         const uint8_t *b = x + (size_t)(i / elems) * rp__dtype_block_bytes(x_dtype);
-        const int8_t *q = (const int8_t *)b + q_offset(x_dtype) + i % elems;
+        bool has_sums = x_dtype == RP_Q8_K || x_dtype == RP_Q16;
         float d32;
         memcpy(&d32, b, sizeof d32);
-        double d = x_dtype == RP_Q8_K ? (double)d32 : f16_at(b), part = 0, q_sum = 0;
-        for (int j = 0; j < 16; j++) part += scaled[i + j] * q[j], q_sum += q[j];
+        double d = has_sums ? (double)d32 : f16_at(b), part = 0, q_sum = 0;
+        for (int j = 0; j < 16; j++) {
+            int q = number(x_dtype, b, i % elems + j);
+            part += scaled[i + j] * q, q_sum += q;
+        }
         y += part * d;
         *mag += fabs(part * d);
         if (!min) continue;
-        double sum = x_dtype == RP_Q8_K ? d * q_sum : i % 32 ? 0 : f16_at(b + 2);
+        double sum = has_sums ? d * q_sum : i % 32 ? 0 : f16_at(b + 2);
         y += min[i] * sum;
         *mag += fabs(min[i] * sum);
     }
@@ -255,9 +304,8 @@ static double product(rp_dtype x_dtype, const uint8_t *x, const double *scaled, 
 }
 
 /* x and w of a case: random ones, but for rows of extreme numbers first and last. */
-static void make_operands(corpus_case *c, rp_dtype w_dtype, shape x_shape, shape w_shape) {
-    rp_dtype x_dtype = RP_Q8_0;
-    if (!rp__dtype_activation(w_dtype, &x_dtype)) abort();
+static void make_operands(corpus_case *c, rp_dtype w_dtype, rp_dtype x_dtype, shape x_shape,
+                          shape w_shape) {
     rp_case_in_random(c, 0, x_dtype, x_shape);
     rp_case_in_random(c, 1, w_dtype, w_shape);
     c->op.in[1].is_weight = 1;
@@ -265,15 +313,23 @@ static void make_operands(corpus_case *c, rp_dtype w_dtype, shape x_shape, shape
     size_t row = rp__tensor_span(&c->op.in[1]) / (size_t)rp__tensor_rows(&c->op.in[1]);
     if (w_dtype == RP_Q8_0)
         for (size_t b = 0; b < row; b += 34) memset((uint8_t *)c->in[1].bytes + b + 2, 0x80, 32);
-    int64_t k = rp__tensor_last(&c->op.in[0]);
-    uint8_t *x = c->in[0].bytes;
-    for (int64_t i = 0; i < k && rp__tensor_rows(&c->op.in[0]) > 1; i++) {
-        int64_t elems = rp__dtype_block_elems(x_dtype);
-        uint8_t *b = x + (size_t)(i / elems) * rp__dtype_block_bytes(x_dtype);
-        b[q_offset(x_dtype) + (size_t)(i % elems)] = i / 64 % 2 ? 0x81 : 127;
-        int16_t sum = i / 64 % 2 ? -127 * 16 : 127 * 16;
-        if (x_dtype == RP_Q8_K) memcpy(b + 260 + i % elems / 16 * 2, &sum, sizeof sum);
+    int64_t k = rp__tensor_last(&c->op.in[0]), elems = rp__dtype_block_elems(x_dtype);
+    if (rp__tensor_rows(&c->op.in[0]) == 1) return;
+    for (int64_t i = 0; i < k; i += elems) {
+        uint8_t *b = (uint8_t *)c->in[0].bytes +
+                     (size_t)(i / elems) * rp__dtype_block_bytes(x_dtype);
+        size_t n_digits = (size_t)elems * (x_dtype == RP_Q16 ? 2 : 1);
+        for (size_t j = 0; j < n_digits; j++)
+            b[q_offset(x_dtype) + j] = ((size_t)i + j % (size_t)elems) / 64 % 2 ? 0x81 : 127;
+        rp_case_mend_sums(x_dtype, b);
     }
+}
+
+/* Products are those of every weight with its 8-bit type, then with Q16. */
+static rp_dtype x_dtype_of(rp_dtype w_dtype, size_t i, size_t n_of_8) {
+    rp_dtype x_dtype = RP_Q8_0;
+    if (!rp__dtype_activation(w_dtype, i < n_of_8 ? 8 : 16, &x_dtype)) abort();
+    return x_dtype;
 }
 
 typedef struct matmul_spec {
@@ -315,17 +371,18 @@ static void want_matmul(corpus_case *c) {
 }
 
 static void make_matmul(size_t i, corpus_case *c) {
-    rp_dtype dtype = weights[i / N_MATMUL_SPECS];
+    rp_dtype dtype = weights[i / N_MATMUL_SPECS % N_WEIGHTS];
+    rp_dtype x_dtype = x_dtype_of(dtype, i, N_MATMULS);
     const matmul_spec *p = &matmuls[i % N_MATMUL_SPECS];
     int64_t k = whole_blocks(dtype, p->k);
-    rp_case_begin(c, RP_OP_MATMUL, i + 1000, "q8 x %s T=%lld K=%lld N=%lld%s%s%s%s live=%d",
-                  rp__dtype_name(dtype), (long long)p->t, (long long)k, (long long)p->n,
+    rp_case_begin(c, RP_OP_MATMUL, i + 1000, "%s x %s T=%lld K=%lld N=%lld%s%s%s%s live=%d",
+                  x_dtype == RP_Q16 ? "q16" : "q8", rp__dtype_name(dtype), (long long)p->t, (long long)k, (long long)p->n,
                   p->has_bias ? " bias" : "", p->has_add ? " add" : "",
                   p->is_in_place ? " in place" : "", p->is_strided ? " strided" : "", p->live - 1);
-    make_operands(c, dtype, S2(p->t, k), S2(p->n, k));
+    make_operands(c, dtype, x_dtype, S2(p->t, k), S2(p->n, k));
     if (p->has_bias) rp_case_in_f32(c, 2, S1(p->n), NULL);
     if (p->has_add) rp_case_in_f32(c, 3, S2(p->t, p->n), NULL);
-    rp_case_out(c, 0, RP_F32, S2(p->t, p->n), TOL_MATMUL_Q8);
+    rp_case_out(c, 0, RP_F32, S2(p->t, p->n), TOL_MATMUL_WHOLE);
     want_matmul(c);
     if (p->is_in_place) c->out[0].alias = 3;
     rp_case_rows(c, p->has_add ? 1 << 0 | 1 << 3 : 1 << 0, 1);
@@ -345,7 +402,7 @@ static void make_matmul_hand(corpus_case *c) {
     memcpy(w, (uint16_t[]){0x4000, 0x4900}, 4);
     for (int i = 0; i < 32; i++) x[4 + i] = (uint8_t)(i + 1);
     memset(w + 4, 0x33, 16);
-    rp_case_out(c, 0, RP_F32, S2(1, 1), TOL_MATMUL_Q8);
+    rp_case_out(c, 0, RP_F32, S2(1, 1), TOL_MATMUL_WHOLE);
     rp_case_want(c, 0, (double[]){1584 + 1000});
     rp_case_rows(c, 1, 1);
 }
@@ -381,20 +438,21 @@ static void want_experts(corpus_case *c, const expert_spec *s, int64_t k) {
 }
 
 static void make_expert(size_t i, corpus_case *c) {
-    rp_dtype dtype = weights[i / N_EXPERT_SPECS];
+    rp_dtype dtype = weights[i / N_EXPERT_SPECS % N_WEIGHTS];
+    rp_dtype x_dtype = x_dtype_of(dtype, i, N_EXPERTS);
     const expert_spec *p = &experts[i % N_EXPERT_SPECS];
     int64_t k = whole_blocks(dtype, p->k);
     int32_t ids[64];
     rp_case_begin(c, RP_OP_EXPERT_MATMUL, i + 1000,
-                  "q8 x %s T=%lld K=%lld X=%lld N=%lld k=%lld%s live=%d", rp__dtype_name(dtype),
-                  (long long)p->t, (long long)k, (long long)p->x, (long long)p->n,
+                  "%s x %s T=%lld K=%lld X=%lld N=%lld k=%lld%s live=%d",
+                  x_dtype == RP_Q16 ? "q16" : "q8", rp__dtype_name(dtype), (long long)p->t, (long long)k, (long long)p->x, (long long)p->n,
                   (long long)p->k_choices, p->is_per_choice ? " per choice" : "", p->live - 1);
-    make_operands(c, dtype, p->is_per_choice ? S3(p->t, p->k_choices, k) : S2(p->t, k),
+    make_operands(c, dtype, x_dtype, p->is_per_choice ? S3(p->t, p->k_choices, k) : S2(p->t, k),
                   S3(p->x, p->n, k));
     for (int64_t j = 0; j < p->t * p->k_choices; j++)
         ids[j] = (int32_t)rp_case_rand(c, (uint64_t)p->x);
     rp_case_in_i32(c, 2, S2(p->t, p->k_choices), ids);
-    rp_case_out(c, 0, RP_F32, S3(p->t, p->k_choices, p->n), TOL_MATMUL_Q8);
+    rp_case_out(c, 0, RP_F32, S3(p->t, p->k_choices, p->n), TOL_MATMUL_WHOLE);
     want_experts(c, p, k);
     rp_case_rows(c, 1 << 0 | 1 << 2, 1);
     rp_case_live(c, p->live - 1);
@@ -407,10 +465,11 @@ static void make(size_t i, corpus_case *c) {
         make_convert(i, c);
     else if ((i -= N_CONVERTS) < 1)
         make_matmul_hand(c);
-    else if ((i -= 1) < N_MATMULS)
+    else if ((i -= 1) < 2 * N_MATMULS)
         make_matmul(i, c);
     else
-        make_expert(i - N_MATMULS, c);
+        make_expert(i - 2 * N_MATMULS, c);
 }
 
-const corpus_group rp_corpus_q8 = {N_ACTIVATIONS + N_CONVERTS + 1 + N_MATMULS + N_EXPERTS, make};
+const corpus_group rp_corpus_q8 = {N_ACTIVATIONS + N_CONVERTS + 1 + 2 * (N_MATMULS + N_EXPERTS),
+                                   make};

@@ -33,8 +33,8 @@ static const double tolerance[N_TOLS][N_PRECISIONS] = {
      * mean, 2.3e-3 of mag; six times that */
     [TOL_MATMUL_BLOCK] = {4.0e-6, 6.0e-8, 1.4e-2},
     /* mag is the sum of the sizes of all groups' parts (cases_q8.c), which no partial sum exceeds:
-     * two roundings of 2^-24 per part, each of a partial sum much smaller than all */
-    [TOL_MATMUL_Q8] = {5.0e-7, 6.0e-8, 5.0e-7},
+     * three roundings of 2^-24 per part, each of a partial sum much smaller than all */
+    [TOL_MATMUL_WHOLE] = {5.0e-7, 6.0e-8, 5.0e-7},
 };
 
 enum { N_SHOWN = 8, GAP_FILL = 0xA5 };

@@ -27,7 +27,7 @@ typedef enum corpus_tol {
     TOL_MATMUL_FLOAT, /* products of F32 activations with weights that F32 holds exactly */
     TOL_MATMUL_BF16,
     TOL_MATMUL_BLOCK,
-    TOL_MATMUL_Q8, /* products of 8-bit activations: exact but for adding up groups */
+    TOL_MATMUL_WHOLE, /* products of rounded activations: exact but for adding up groups */
     N_TOLS
 } corpus_tol;
 

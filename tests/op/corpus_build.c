@@ -205,21 +205,32 @@ static void fill_blocks(corpus_case *c, corpus_operand *o, const rp_tensor *t) {
     }
 }
 
-/* -128 is no activation, Q8_K's d is an F32, and its sums are those of q. */
+/* Sums of sixteen numbers: Q8_K's of 16 bits behind them, Q16's of 32 before. */
+void rp_case_mend_sums(rp_dtype t, uint8_t *b) {
+    for (size_t g = 0; g < 16 && t == RP_Q8_K; g++) {
+        int16_t sum = 0;
+        for (size_t i = 0; i < 16; i++) sum = (int16_t)(sum + (int8_t)b[4 + 16 * g + i]);
+        memcpy(b + 260 + 2 * g, &sum, sizeof sum);
+    }
+    for (size_t g = 0; g < 2 && t == RP_Q16; g++) {
+        const int8_t *low = (int8_t *)b + 12 + 16 * g, *high = low + 32;
+        int32_t sum = 0;
+        for (size_t i = 0; i < 16; i++) sum += 256 * high[i] + low[i];
+        memcpy(b + 4 + 4 * g, &sum, sizeof sum);
+    }
+}
+
+/* -128 is no digit, d of Q8_K and Q16 is an F32, and their sums are right. */
 static void mend_activations(corpus_case *c, corpus_operand *o, const rp_tensor *t) {
     size_t n = rp__tensor_span(t), block = rp__dtype_block_bytes(t->dtype);
-    size_t q = t->dtype == RP_Q8_0 ? 2 : 4, q_end = q + (size_t)rp__dtype_block_elems(t->dtype);
+    size_t q = t->dtype == RP_Q8_0 ? 2 : t->dtype == RP_Q16 ? 12 : 4;
+    size_t n_digits = t->dtype == RP_Q16 ? 64 : (size_t)rp__dtype_block_elems(t->dtype);
     for (size_t at = 0; at < n; at += block) {
         uint8_t *b = (uint8_t *)o->bytes + at;
         float d = (float)(rp_case_randf(c) * 0.02);
-        for (size_t i = q; i < q_end; i++) b[i] = b[i] == 0x80 ? 0 : b[i];
-        if (t->dtype != RP_Q8_K) continue;
-        memcpy(b, &d, sizeof d);
-        for (size_t g = 0; g < 16; g++) {
-            int16_t sum = 0;
-            for (size_t i = 0; i < 16; i++) sum = (int16_t)(sum + (int8_t)b[q + 16 * g + i]);
-            memcpy(b + q_end + 2 * g, &sum, sizeof sum);
-        }
+        for (size_t i = q; i < q + n_digits; i++) b[i] = b[i] == 0x80 ? 0 : b[i];
+        if (t->dtype == RP_Q8_K || t->dtype == RP_Q16) memcpy(b, &d, sizeof d);
+        rp_case_mend_sums(t->dtype, b);
     }
 }
 

@@ -19,8 +19,8 @@ typedef struct corpus_group {
 extern const corpus_group rp_corpus_norms, rp_corpus_pointwise, rp_corpus_moves, rp_corpus_weights,
     rp_corpus_experts, rp_corpus_q8, rp_corpus_caches, rp_corpus_attention, rp_corpus_choices;
 
-/* The dtypes that weights may have: all but two that hold activations only. */
-enum { N_WEIGHT_DTYPES = RP_N_DTYPES - 2 };
+/* The dtypes that weights may have: all but those that hold activations only. */
+enum { N_WEIGHT_DTYPES = RP_N_DTYPES - 3 };
 rp_dtype rp_case_weight_dtype(size_t i);
 
 typedef struct shape {
@@ -44,8 +44,10 @@ void rp_case_name(corpus_case *c, const char *fmt, ...) RP_PRINTF(2, 3);
 double *rp_case_in_f32(corpus_case *c, int j, shape s, const float *literal);
 double *rp_case_in_i32(corpus_case *c, int j, shape s, const int32_t *literal);
 /* Random contents of any dtype: plain ones of small values, block formats of random blocks with
- * small scales; activations of 8 bits within +-127 and with right sums, but any s. */
+ * small scales; rounded activations of digits within +-127 and with right sums, but any s. */
 double *rp_case_in_random(corpus_case *c, int j, rp_dtype dtype, shape s);
+/* Makes right the sums that a block of Q8_K or Q16 keeps of its numbers; of others nothing. */
+void rp_case_mend_sums(rp_dtype t, uint8_t *block);
 /* Rounds the values to the dtype (to nearest even), encodes them, and leaves value == what was
  * encoded. */
 void rp_case_store(corpus_case *c, corpus_operand *o, const rp_tensor *t);

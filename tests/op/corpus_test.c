@@ -132,7 +132,7 @@ RP_TEST(corpus, every_set_of_fast_bodies_that_this_machine_runs) {
 }
 
 /* Sums of whole numbers are exact, and the F32 steps around them the same. */
-RP_TEST(corpus, products_of_8_bit_activations_have_the_same_bits_in_all_sets_that_fuse) {
+static void check_same_bits(const char *filter) {
     const rp__body_set *set;
     uint64_t digest = 0;
     for (int i = 0; (set = rp__body_at(i)) != &rp__body_generic; i++) {
@@ -140,12 +140,20 @@ RP_TEST(corpus, products_of_8_bit_activations_have_the_same_bits_in_all_sets_tha
         if (!set->is_available()) continue;
         corpus_machine m = machine_of(set, CORPUS_FLOAT, run_fast);
         m.n_variants = 1;
-        rp_corpus_run_machine(&m, "q8 x", &r);
+        rp_corpus_run_machine(&m, filter, &r);
         assert_int_equal(r.n_failed, 0);
         if (digest) assert_true(r.digest == digest);
         digest = r.digest;
     }
     if (!digest) RP_SKIP("no set of vector instructions is here");
+}
+
+RP_TEST(corpus, products_of_8_bit_activations_have_the_same_bits_in_all_sets_that_fuse) {
+    check_same_bits("q8 x");
+}
+
+RP_TEST(corpus, products_of_16_bit_activations_have_the_same_bits_in_all_sets_that_fuse) {
+    check_same_bits("q16 x");
 }
 
 /* ---- the corpus itself ---- */

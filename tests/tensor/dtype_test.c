@@ -214,27 +214,32 @@ RP_TEST(tensor, activations_of_weights) {
     rp_dtype t;
     int n = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        assert_true(rp__dtype_activation(rows[i].weight, &t));
+        assert_true(rp__dtype_activation(rows[i].weight, 8, &t));
         assert_int_equal(t, rows[i].wanted);
+        assert_true(rp__dtype_activation(rows[i].weight, 16, &t));
+        assert_int_equal(t, RP_Q16);
     }
-    for (int i = 0; i < RP_N_DTYPES; i++) n += rp__dtype_activation((rp_dtype)i, &t);
-    assert_int_equal(n, 11);
+    for (int i = 0; i < RP_N_DTYPES; i++)
+        n += rp__dtype_activation((rp_dtype)i, 8, &t) + rp__dtype_activation((rp_dtype)i, 16, &t);
+    assert_int_equal(n, 2 * 11);
 }
 
 /* What encoding loses, decoding shows: at most half a step of a block's largest / 127, and half a
- * unit of F16 in the step itself. */
+ * unit of F16 in the step itself; of Q16 / 32639, where a low digit of 128 loses another step, and
+ * a unit of F32. */
 RP_TEST(tensor, encoded_activations_decode_within_half_a_step) {
-    static const rp_dtype types[] = {RP_Q8_0, RP_Q8_1, RP_Q8_K};
+    static const rp_dtype types[] = {RP_Q8_0, RP_Q8_1, RP_Q8_K, RP_Q16};
     uint64_t seed = 5;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
+        double most = types[i] == RP_Q16 ? 1.5 / 32639 + 1.2e-7 : 0.5 / 127 + 1.0 / 2048;
         float x[512], y[512];
-        unsigned char blocks[2 * 292]; /* the largest of the three */
+        unsigned char blocks[16 * 76]; /* the largest of them */
         size_t n_blocks = 512 / (size_t)rp__dtype_block_elems(types[i]);
         for (int e = 0; e < 512; e++) x[e] = (float)rp_test_randf(&seed);
         rp__blocks_encode(types[i], x, blocks, (int64_t)n_blocks);
         rp__dtype_to_f32(types[i], blocks, y, 512);
         for (int e = 0; e < 512; e++)
-            assert_true(fabs((double)x[e] - (double)y[e]) <= 0.5 / 127 + 1.0 / 2048);
+            assert_true(fabs((double)x[e] - (double)y[e]) <= most);
     }
 }
 

@@ -1,61 +1,73 @@
-/* Matmuls with 8-bit activations: whole numbers times whole numbers in panels. Part of kernels.h.
+/* Matmuls with rounded activations: whole numbers times whole numbers in panels. Part of kernels.h.
  *
  * y[t][n], in F32, group after group of the columns that share a scale:
  *     part = sum of (w.q - zero) * x.q, exact
  *     y    = fma(scale * d, part, y), then, where there are mins, y = fma(min, sum, y)
- * from 0, then + bias, then + add; sum is Q8_1's s, or Q8_K's d times the sum of the group. */
+ * from 0, then + bias, then + add; sum is Q8_1's s, or else d times the sum of the group. An x.q of
+ * two digits meets weights digit by digit: part is 256 times the sum of the high ones' products
+ * plus that of the low ones'. */
+
+/* Rows of x. */
+typedef struct q8_rows {
+    const uint8_t *x; /* row r: x + r * x_stride */
+    size_t x_stride;
+    const x_layout *l;
+    x_factors f;
+    int n_rows;
+    int64_t k;
+} q8_rows;
+
+/* A group's products with numbers of n_digits, from `start`. q: the chunk's cells, of which the
+ * group begins at column `from`; or w: the group's, unpacked. */
+V16_INLINE d16 dot_group(rp__panel_traits t, int n_digits, const uint8_t *q, int from, const w64 *w,
+                         const int8_t *x, int32_t start) {
+    const int n_cells = t.group / 4, n_run = dot_run(t);
+    d16 part[2] = {d16_set1(start), d16_set1(0)};
+    UNROLL for (int i = 0; i < n_cells; i += n_run) {
+        d16 run[2];
+        UNROLL for (int d = 0; d < n_digits; d++) run[d] = dot_begin(part[d]);
+        UNROLL for (int j = i; j < i + n_run; j++) {
+            w64 cell = w ? w[j] : q8_cell(t, q, from + 4 * j);
+            UNROLL for (int d = 0; d < n_digits; d++) {
+                int32_t four = four_bytes(x + d * RP__PANEL_CHUNK + 4 * j);
+                run[d] = is_signed(t) ? dot_signed(run[d], cell, four)
+                                      : dot_small(run[d], cell, four);
+            }
+        }
+        UNROLL for (int d = 0; d < n_digits; d++) part[d] = dot_end(part[d], run[d]);
+    }
+    return n_digits == 1 ? part[0] : d16_add(d16_times_256(part[1]), part[0]);
+}
 
 /* ---- gemv: n panels over all of k for one row ---- */
 
-/* Adds the products of columns [from, from + n) of a group. */
-V16_INLINE d16 dot_columns(rp__panel_traits t, const uint8_t *w, const int8_t *x, int from, int n,
-                           d16 part) {
-    d16 run = dot_begin(part);
-    UNROLL for (int i = from; i < from + n; i += 4) {
-        w64 c = take_four(t, w, i);
-        run = is_signed(t) ? dot_signed(run, w64_biased(c), four_bytes(x + i))
-                           : dot_small(run, c, four_bytes(x + i));
-    }
-    return dot_end(part, run);
-}
-
-/* Of 32 or 16 columns. */
-V16_INLINE d16 dot_group(rp__panel_traits t, const uint8_t *w, const int8_t *x, d16 part) {
-    const int n = 4 * dot_run(t), group = t.group;
-    UNROLL for (int i = 0; i < group; i += n) part = dot_columns(t, w, x, i, n, part);
-    return part;
-}
-
-V16_INLINE void q8_gemv_n(rp__panel_format format, int n, const uint8_t *w, size_t panel_bytes,
-                          const x_layout *l, const uint8_t *x, const x_factors *f, int64_t k,
-                          float *out) {
-    const rp__panel_traits t = rp__panel_traits_of(format);
-    const int n_groups = RP__PANEL_CHUNK / t.group;
-    const size_t group_bytes = (size_t)(RP__PANEL_ROWS * t.group * t.bits / 8);
+V16_INLINE void q8_gemv_n(rp__panel_traits t, int n_digits, int n, const uint8_t *w,
+                          size_t panel_bytes, const q8_rows *a, float *out) {
     const size_t chunk_bytes = rp__panel_chunk_bytes(t);
+    const x_factors f = a->f;
     v16 acc[GEMV_PANELS];
     cursor at[GEMV_PANELS];
     UNROLL for (int p = 0; p < n; p++) {
         acc[p] = v16_zero();
         at[p] = (cursor){w + (size_t)p * panel_bytes, v16_zero(), v16_zero()};
     }
-    for (int64_t c = 0; c < k / RP__PANEL_CHUNK; c++) {
+    for (int64_t c = 0; c < a->k / RP__PANEL_CHUNK; c++) {
         if (t.is_k && c % 8 == 0) {
             UNROLL for (int p = 0; p < n; p++) take_head(t, &at[p]);
         }
         const size_t ahead = fetch_offset((size_t)(at[0].p - w), panel_bytes, n);
         UNROLL for (int p = 0; p < n; p++) fetch(at[p].p + ahead, chunk_bytes);
-        const int8_t *q = q_at(l, x, c);
-        v16 d = v16_set1(f->d[c]);
-        UNROLL for (int g = 0; g < n_groups; g++) {
+        const int8_t *x = q_at(a->l, a->x, c);
+        v16 d = v16_set1(f.d[c]);
+        UNROLL for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++) {
             UNROLL for (int p = 0; p < n; p++) {
-                const uint8_t *cells = at[p].p + rp__panel_scale_bytes(t) * (1u + t.has_min);
-                d16 part = dot_group(t, cells + (size_t)g * group_bytes, q + g * t.group,
-                                     d16_set1(f->start[2 * c + g]));
+                const uint8_t *q = at[p].p + rp__panel_scale_bytes(t) * (1u + t.has_min);
+                d16 part = dot_group(t, n_digits, q, g * t.group, NULL, x + g * t.group,
+                                     f.start[2 * c + g]);
                 v16 scale = group_scale(t, &at[p], g);
                 acc[p] = v16_fma(v16_mul(scale, d), d16_to_v16(part), acc[p]);
                 if (t.has_min)
-                    acc[p] = v16_fma(group_min(t, &at[p], g, scale), v16_set1(f->sum[2 * c + g]),
+                    acc[p] = v16_fma(group_min(t, &at[p], g, scale), v16_set1(f.sum[2 * c + g]),
                                      acc[p]);
             }
         }
@@ -64,21 +76,25 @@ V16_INLINE void q8_gemv_n(rp__panel_format format, int n, const uint8_t *w, size
     UNROLL for (int p = 0; p < n; p++) v16_store(out + p * RP__PANEL_ROWS, acc[p]);
 }
 
+V16_INLINE void q8_gemv_as(rp__panel_traits t, int n_digits, int n, const uint8_t *w,
+                           size_t panel_bytes, const q8_rows *a, float *out) {
+    if (n == GEMV_PANELS)
+        q8_gemv_n(t, n_digits, GEMV_PANELS, w, panel_bytes, a, out);
+    else
+        for (int p = 0; p < n; p++, w += panel_bytes, out += RP__PANEL_ROWS)
+            q8_gemv_n(t, n_digits, 1, w, panel_bytes, a, out);
+}
+
 /* out [n * 16] = the sums of n <= GEMV_PANELS panels. */
 static void q8_gemv(rp__panel_format format, int n, const uint8_t *w, size_t panel_bytes,
-                    const x_layout *l, const uint8_t *x, const x_factors *f, int64_t k,
-                    float *out) {
+                    const q8_rows *a, float *out) {
     switch (format) {
 #define RP_X(code, bits, group, is_k, has_min, zero)                                               \
     case RP__PANEL_##code:                                                                         \
-        if (!bits) break;                                                                          \
-        if (n == GEMV_PANELS)                                                                      \
-            q8_gemv_n(bits ? RP__PANEL_##code : RP__PANEL_I8, GEMV_PANELS, w, panel_bytes, l, x,   \
-                      f, k, out);                                                                  \
-        else                                                                                       \
-            for (int p = 0; p < n; p++)                                                            \
-                q8_gemv_n(bits ? RP__PANEL_##code : RP__PANEL_I8, 1, w + (size_t)p * panel_bytes,  \
-                          panel_bytes, l, x, f, k, out + p * RP__PANEL_ROWS);                      \
+        if (bits && a->l->n_digits == 1)                                                           \
+            q8_gemv_as(q8_traits_of(RP__PANEL_##code), 1, n, w, panel_bytes, a, out);              \
+        else if (bits)                                                                             \
+            q8_gemv_as(q8_traits_of(RP__PANEL_##code), 2, n, w, panel_bytes, a, out);              \
         break;
         RP__PANEL_TABLE(RP_X)
 #undef RP_X
@@ -92,32 +108,10 @@ static void q8_gemv(rp__panel_format format, int n, const uint8_t *w, size_t pan
 /* Rows for which cells stay in registers from one row to the next; more go in tiles. */
 enum { Q8_FEW = 8 };
 
-typedef struct q8_few_args {
-    const uint8_t *x; /* row r: x + r * x_stride */
-    size_t x_stride;
-    const x_layout *l;
-    x_factors f;
-    int n_rows;
-    int64_t k;
-} q8_few_args;
-
-/* Adds a group's products; w: its cells. */
-V16_INLINE d16 dot_cells(rp__panel_traits t, const w64 *w, const int8_t *x, d16 part) {
-    const int n_cells = t.group / 4, n_run = dot_run(t);
-    UNROLL for (int i = 0; i < n_cells; i += n_run) {
-        d16 run = dot_begin(part);
-        UNROLL for (int j = i; j < i + n_run; j++) run =
-            is_signed(t) ? dot_signed(run, w[j], four_bytes(x + 4 * j))
-                         : dot_small(run, w[j], four_bytes(x + 4 * j));
-        part = dot_end(part, run);
-    }
-    return part;
-}
-
-/* Group g of chunk c, whose q of row 0 are at x, for every row. The sums, touched once per group,
- * lie in memory. */
-V16_INLINE void q8_few_group(rp__panel_traits t, int n, const cursor *at, const q8_few_args *a,
-                             const int8_t *x, int64_t c, int g, float *sums) {
+/* Group g of chunk c, whose low digits of row 0 are at x, for every row. The sums, touched once per
+ * group, lie in memory. */
+V16_INLINE void q8_few_group(rp__panel_traits t, int n_digits, int n, const cursor *at,
+                             const q8_rows *a, const int8_t *x, int64_t c, int g, float *sums) {
     const size_t stride = a->x_stride, f_at = (size_t)(2 * c + g) * a->f.stride;
     const float *d = a->f.d + (size_t)c * a->f.stride, *sum = a->f.sum + f_at;
     const int32_t *start = a->f.start + f_at;
@@ -128,14 +122,11 @@ V16_INLINE void q8_few_group(rp__panel_traits t, int n, const cursor *at, const 
         const uint8_t *q = at[p].p + rp__panel_scale_bytes(t) * (1u + t.has_min);
         scale[p] = group_scale(t, &at[p], g);
         min[p] = group_min(t, &at[p], g, scale[p]);
-        UNROLL for (int i = 0; i < t.group / 4; i++) {
-            w64 cell = take_four(t, q, g * t.group + 4 * i);
-            w[p][i] = is_signed(t) ? w64_biased(cell) : cell;
-        }
+        UNROLL for (int i = 0; i < t.group / 4; i++) w[p][i] = q8_cell(t, q, g * t.group + 4 * i);
     }
     for (int r = 0; r < n_rows; r++, x += stride) {
         UNROLL for (int p = 0; p < n; p++, sums += RP__PANEL_ROWS) {
-            d16 part = dot_cells(t, w[p], x, d16_set1(start[r]));
+            d16 part = dot_group(t, n_digits, NULL, 0, w[p], x, start[r]);
             v16 by = v16_mul(scale[p], v16_set1(d[r]));
             v16 y = v16_fma(by, d16_to_v16(part), v16_load(sums));
             if (t.has_min) y = v16_fma(min[p], v16_set1(sum[r]), y);
@@ -144,8 +135,8 @@ V16_INLINE void q8_few_group(rp__panel_traits t, int n, const cursor *at, const 
     }
 }
 
-V16_INLINE void q8_few_n(rp__panel_traits t, int n, const uint8_t *w, size_t panel_bytes,
-                         const q8_few_args *a, float *sums) {
+V16_INLINE void q8_few_n(rp__panel_traits t, int n_digits, int n, const uint8_t *w,
+                         size_t panel_bytes, const q8_rows *a, float *sums) {
     const size_t chunk_bytes = rp__panel_chunk_bytes(t);
     cursor at[TILE_PANELS];
     UNROLL for (int p = 0; p < n; p++) at[p] =
@@ -159,24 +150,29 @@ V16_INLINE void q8_few_n(rp__panel_traits t, int n, const uint8_t *w, size_t pan
         UNROLL for (int p = 0; p < n; p++) fetch(at[p].p + ahead, chunk_bytes);
         const int8_t *x = q_at(a->l, a->x, c);
         UNROLL for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++)
-            q8_few_group(t, n, at, a, x + g * t.group, c, g, sums);
+            q8_few_group(t, n_digits, n, at, a, x + g * t.group, c, g, sums);
         UNROLL for (int p = 0; p < n; p++) at[p].p += chunk_bytes;
     }
 }
 
+V16_INLINE void q8_few_as(rp__panel_traits t, int n_digits, int n, const uint8_t *w,
+                          size_t panel_bytes, const q8_rows *a, float *sums) {
+    if (n == TILE_PANELS)
+        q8_few_n(t, n_digits, TILE_PANELS, w, panel_bytes, a, sums);
+    else
+        q8_few_n(t, n_digits, 1, w, panel_bytes, a, sums);
+}
+
 /* sums [n_rows][n][16] of n <= TILE_PANELS panels: the full number, or one. */
 static void q8_few(rp__panel_format format, int n, const uint8_t *w, size_t panel_bytes,
-                   const q8_few_args *a, float *sums) {
+                   const q8_rows *a, float *sums) {
     switch (format) {
 #define RP_X(code, bits, group, is_k, has_min, zero)                                               \
     case RP__PANEL_##code:                                                                         \
-        if (!bits) break;                                                                          \
-        if (n == TILE_PANELS)                                                                      \
-            q8_few_n(rp__panel_traits_of(bits ? RP__PANEL_##code : RP__PANEL_I8), TILE_PANELS, w,  \
-                     panel_bytes, a, sums);                                                        \
-        else                                                                                       \
-            q8_few_n(rp__panel_traits_of(bits ? RP__PANEL_##code : RP__PANEL_I8), 1, w,            \
-                     panel_bytes, a, sums);                                                        \
+        if (bits && a->l->n_digits == 1)                                                           \
+            q8_few_as(q8_traits_of(RP__PANEL_##code), 1, n, w, panel_bytes, a, sums);              \
+        else if (bits)                                                                             \
+            q8_few_as(q8_traits_of(RP__PANEL_##code), 2, n, w, panel_bytes, a, sums);              \
         break;
         RP__PANEL_TABLE(RP_X)
 #undef RP_X
@@ -213,13 +209,12 @@ static void q8_row(const matmul *m, const sink *s, rp_dtype dtype, const uint8_t
                    ref_share panels) {
     float sums[GEMV_PANELS * RP__PANEL_ROWS];
     const x_layout l = x_layout_of(dtype);
-    const x_factors f = q8_scratch_of(m->scratch, m->k, 1).f;
+    const q8_rows a = {x, 0, &l, q8_scratch_of(m->scratch, m->k, 1).f, 1, m->k};
     if (panels.from == panels.to) return;
-    take_factors(m->traits, dtype, x, m->k, f);
+    take_factors(m->traits, dtype, x, m->k, a.f);
     for (int64_t p = panels.from; p < panels.to; p += GEMV_PANELS) {
         int n = (int)min_i64(GEMV_PANELS, panels.to - p);
-        q8_gemv(m->format, n, m->w + (size_t)p * m->panel_bytes, m->panel_bytes, &l, x, &f, m->k,
-                sums);
+        q8_gemv(m->format, n, m->w + (size_t)p * m->panel_bytes, m->panel_bytes, &a, sums);
         for (int i = 0; i < n; i++) finish_panel(m, s, t, p + i, sums + i * RP__PANEL_ROWS);
     }
 }
@@ -230,7 +225,7 @@ static void q8_few_rows(const rp__body_args *b, const matmul *m, const sink *s) 
     const ref_share panels = ref_split(b, m->n_panels);
     const x_layout l = x_layout_of(tx->dtype);
     const q8_scratch own = q8_scratch_of(m->scratch, m->k, b->n_live);
-    const q8_few_args a = {b->in[0], tx->stride, &l, own.f, (int)b->n_live, m->k};
+    const q8_rows a = {b->in[0], tx->stride, &l, own.f, (int)b->n_live, m->k};
     if (panels.from == panels.to) return;
     for (int64_t t = 0; t < b->n_live; t++) {
         x_factors f = own.f;
@@ -270,7 +265,7 @@ static void q8_block(const rp__body_args *b, const matmul *m, const sink *s, con
     const x_layout l = x_layout_of(tx->dtype);
     const uint8_t *x = ref_item(tx, b->in[0], t0);
     int n_panels = (int)min_i64(TILE_PANELS, m->n_panels - panel);
-    q8_args a = {.x_stride = tx->stride, .c = own->sums};
+    q8_args a = {.x_stride = tx->stride, .c = own->sums, .n_digits = l.n_digits};
     a.x_chunk = l.chunks == 1 ? l.block : RP__PANEL_CHUNK;
     memset(a.c, 0, (size_t)(n_rows * Q8_C_STRIDE) * sizeof *a.c);
     fetch_sink(s, t0, n_rows, panel);

@@ -1,4 +1,4 @@
-/* Tiles of whole numbers: rows of 8-bit activations times a few panels. Part of kernels.h.
+/* Tiles of whole numbers: rows of rounded activations times a few panels. Part of kernels.h.
  *
  * Up to 256 columns of the panels are unpacked once into cells of bytes, scales and mins; then
  * every few rows go over them with their parts in registers. The sums, F32, lie in memory: they are
@@ -10,17 +10,23 @@ enum {
     Q8_C_STRIDE = TILE_PANELS * RP__PANEL_ROWS,
 };
 
-/* One go: n columns of TILE_PANELS panels. Row r of x is x + r * x_stride, at the q of its first
- * chunk; those of the next lie x_chunk bytes further. */
+/* One go: n columns of TILE_PANELS panels. Row r of x is x + r * x_stride, at the low digits of its
+ * first chunk; those of the next lie x_chunk bytes further. */
 typedef struct q8_args {
     const uint8_t *cells[TILE_PANELS];
     const float *scale[TILE_PANELS], *min[TILE_PANELS];
     const int8_t *x;
     size_t x_stride, x_chunk;
+    int n_digits;
     x_factors f; /* at the first chunk and row */
     int64_t n;
     float *c; /* [rows][Q8_C_STRIDE] */
 } q8_args;
+
+/* A format's traits; of plain ones, which never come here, any others. */
+V16_INLINE rp__panel_traits q8_traits_of(rp__panel_format f) {
+    return rp__panel_traits_of(rp__panel_traits_of(f).bits ? f : RP__PANEL_I8);
+}
 
 /* ---- unpacking ---- */
 
@@ -78,11 +84,18 @@ typedef struct q8_at {
     const uint8_t *cells[TILE_PANELS];
 } q8_at;
 
-/* Traits of what a format is after unpacking: `run` as dot_run. */
+/* Traits of what a format is after unpacking: `run` as dot_run; and of x. */
 typedef struct q8_kind {
     int group, run;
     bool has_min, is_signed;
+    int n_digits;
 } q8_kind;
+
+/* From the end of a group, where its digits of one kind are done, back to its start. */
+V16_INLINE void q8_rewind(int rows, q8_kind kind, q8_at *at) {
+    UNROLL for (int p = 0; p < TILE_PANELS; p++) at->cells[p] -= kind.group / 4 * RP__PANEL_CELL;
+    UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at->base[b] -= kind.group;
+}
 
 #if defined(DOT_TWO)
 
@@ -90,16 +103,14 @@ V16_INLINE const int8_t *q8_row_at(const q8_at *at, size_t stride, int r) {
     return at->base[r / 3] + (size_t)(r % 3) * stride;
 }
 
-/* A group's columns, from their starts. A last row without a second is its own. */
-V16_INLINE void q8_dots(int rows, q8_kind kind, size_t stride, const int32_t *start, q8_at *at,
-                        d16 part[Q8_ROWS][TILE_PANELS]) {
-    d16x2 sum[(Q8_ROWS + 1) / 2][TILE_PANELS];
-    UNROLL for (int r = 0; r < rows; r += 2) UNROLL for (int p = 0; p < TILE_PANELS; p++)
-        sum[r / 2][p] = two_set1(start[r], start[r + 1 < rows ? r + 1 : r]);
+/* A group's products with the digits that lie `offset` bytes behind the low ones. A last row
+ * without a second is its own. */
+V16_INLINE void q8_dot_digits(int rows, q8_kind kind, size_t stride, int offset, q8_at *at,
+                              d16x2 sum[(Q8_ROWS + 1) / 2][TILE_PANELS]) {
     for (int i = 0; i < kind.group; i += 8) {
         UNROLL for (int r = 0; r < rows; r += 2) {
-            const int8_t *first = q8_row_at(at, stride, r);
-            const int8_t *second = q8_row_at(at, stride, r + 1 < rows ? r + 1 : r);
+            const int8_t *first = q8_row_at(at, stride, r) + offset;
+            const int8_t *second = q8_row_at(at, stride, r + 1 < rows ? r + 1 : r) + offset;
             UNROLL for (int p = 0; p < TILE_PANELS; p++) sum[r / 2][p] =
                 dot_two(sum[r / 2][p], at->cells[p], first, second);
         }
@@ -107,14 +118,31 @@ V16_INLINE void q8_dots(int rows, q8_kind kind, size_t stride, const int32_t *st
         UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at->base[b] += 8;
         if (DOT_IN_STEPS) MEMORY_CHANGES();
     }
+}
+
+/* A group's products, from their starts. */
+V16_INLINE void q8_dots(int rows, q8_kind kind, size_t stride, const int32_t *start, q8_at *at,
+                        d16 part[Q8_ROWS][TILE_PANELS]) {
+    d16x2 sum[(Q8_ROWS + 1) / 2][TILE_PANELS];
+    if (kind.n_digits == 2) {
+        UNROLL for (int r = 0; r < rows; r += 2) UNROLL for (int p = 0; p < TILE_PANELS; p++)
+            sum[r / 2][p] = two_set1(0, 0);
+        q8_dot_digits(rows, kind, stride, RP__PANEL_CHUNK, at, sum);
+        q8_rewind(rows, kind, at);
+    }
+    UNROLL for (int r = 0; r < rows; r += 2) UNROLL for (int p = 0; p < TILE_PANELS; p++) {
+        d16x2 first = two_set1(start[r], start[r + 1 < rows ? r + 1 : r]);
+        sum[r / 2][p] = kind.n_digits == 2 ? two_add_times_256(first, sum[r / 2][p]) : first;
+    }
+    q8_dot_digits(rows, kind, stride, 0, at, sum);
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) part[r][p] =
         r % 2 ? two_second(sum[r / 2][p]) : two_first(sum[r / 2][p]);
 }
 
 #else
 
-/* The next `run` cells. */
-V16_INLINE void q8_dot_run(int rows, q8_kind kind, size_t stride, q8_at *at,
+/* The next `run` cells times the digits that lie `offset` bytes behind the low ones. */
+V16_INLINE void q8_dot_run(int rows, q8_kind kind, size_t stride, int offset, q8_at *at,
                            d16 part[Q8_ROWS][TILE_PANELS]) {
     d16 run[Q8_ROWS][TILE_PANELS];
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) run[r][p] =
@@ -124,7 +152,7 @@ V16_INLINE void q8_dot_run(int rows, q8_kind kind, size_t stride, q8_at *at,
         UNROLL for (int p = 0; p < TILE_PANELS; p++) w[p] =
             w64_load(at->cells[p] + i * RP__PANEL_CELL);
         UNROLL for (int r = 0; r < rows; r++) {
-            int32_t x = four_bytes(at->base[r / 3] + (size_t)(r % 3) * stride + 4 * i);
+            int32_t x = four_bytes(at->base[r / 3] + (size_t)(r % 3) * stride + offset + 4 * i);
             UNROLL for (int p = 0; p < TILE_PANELS; p++) run[r][p] =
                 kind.is_signed ? dot_signed(run[r][p], w[p], x) : dot_small(run[r][p], w[p], x);
         }
@@ -136,12 +164,23 @@ V16_INLINE void q8_dot_run(int rows, q8_kind kind, size_t stride, q8_at *at,
     UNROLL for (int b = 0; b < (rows + 2) / 3; b++) at->base[b] += 4 * kind.run;
 }
 
-/* A group's columns, from their starts. */
+/* A group's products, from their starts: with the high digits, then with the low ones on top. */
 V16_INLINE void q8_dots(int rows, q8_kind kind, size_t stride, const int32_t *start, q8_at *at,
                         d16 part[Q8_ROWS][TILE_PANELS]) {
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) part[r][p] =
-        d16_set1(start[r]);
-    for (int i = 0; i < kind.group / 4; i += kind.run) q8_dot_run(rows, kind, stride, at, part);
+    if (kind.n_digits == 2) {
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++)
+            part[r][p] = d16_set1(0);
+        for (int i = 0; i < kind.group / 4; i += kind.run)
+            q8_dot_run(rows, kind, stride, RP__PANEL_CHUNK, at, part);
+        q8_rewind(rows, kind, at);
+    }
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < TILE_PANELS; p++) {
+        /* Formats with stored mins have no zero point. */
+        d16 first = d16_set1(kind.has_min ? 0 : start[r]);
+        part[r][p] = kind.n_digits == 2 ? d16_add(d16_times_256(part[r][p]), first) : first;
+    }
+    for (int i = 0; i < kind.group / 4; i += kind.run)
+        q8_dot_run(rows, kind, stride, 0, at, part);
 }
 
 #endif
@@ -183,30 +222,33 @@ V16_INLINE void q8_tile_n(int rows, q8_kind kind, const q8_args *a) {
 }
 
 /* One instance per kind. */
-V16_INLINE void q8_tile_of(int rows, rp__panel_traits t, const q8_args *a) {
+V16_INLINE void q8_tile_of(int rows, rp__panel_traits t, int n_digits, const q8_args *a) {
     const bool is_signed_q = is_signed(t) && !DOT_BIAS;
     const int run = dot_run(t); /* never more than the instances below take */
     if (t.group == 16 && t.has_min)
-        q8_tile_n(rows, (q8_kind){16, 4, true, false}, a);
+        q8_tile_n(rows, (q8_kind){16, 4, true, false, n_digits}, a);
     else if (t.group == 16 && run == 4)
-        q8_tile_n(rows, (q8_kind){16, 4, false, false}, a);
+        q8_tile_n(rows, (q8_kind){16, 4, false, false, n_digits}, a);
     else if (t.group == 16)
-        q8_tile_n(rows, (q8_kind){16, 2, false, false}, a);
+        q8_tile_n(rows, (q8_kind){16, 2, false, false, n_digits}, a);
     else if (is_signed_q)
-        q8_tile_n(rows, (q8_kind){32, DOT_PAIRS ? 1 : 8, false, !DOT_BIAS}, a);
+        q8_tile_n(rows, (q8_kind){32, DOT_PAIRS ? 1 : 8, false, !DOT_BIAS, n_digits}, a);
     else if (t.has_min && run == 8)
-        q8_tile_n(rows, (q8_kind){32, 8, true, false}, a);
+        q8_tile_n(rows, (q8_kind){32, 8, true, false, n_digits}, a);
     else if (t.has_min)
-        q8_tile_n(rows, (q8_kind){32, 4, true, false}, a);
+        q8_tile_n(rows, (q8_kind){32, 4, true, false, n_digits}, a);
     else if (run == 8)
-        q8_tile_n(rows, (q8_kind){32, 8, false, false}, a);
+        q8_tile_n(rows, (q8_kind){32, 8, false, false, n_digits}, a);
     else
-        q8_tile_n(rows, (q8_kind){32, 4, false, false}, a);
+        q8_tile_n(rows, (q8_kind){32, 4, false, false, n_digits}, a);
 }
 
 #define Q8_TILE(rows)                                                                              \
     static __attribute__((noinline)) void q8_tile_##rows(rp__panel_traits t, const q8_args *a) {   \
-        q8_tile_of(rows, t, a);                                                                    \
+        if (a->n_digits == 1)                                                                      \
+            q8_tile_of(rows, t, 1, a);                                                             \
+        else                                                                                       \
+            q8_tile_of(rows, t, 2, a);                                                             \
     }
 Q8_TILE(1)
 Q8_TILE(2)

@@ -1,18 +1,22 @@
-/* 8-bit activations: making them, and what goes with their q in a product. Part of kernels.h. */
+/* Activations as whole numbers of one or two 8-bit digits: making them, and what goes with their
+ * digits in a product. Part of kernels.h. */
 
 /* How rows of an activation type are laid out. */
 typedef struct x_layout {
-    size_t block, q; /* bytes per block, and before its q */
+    size_t block, q; /* bytes per block, and before its digits */
     int64_t chunks;  /* of 32 columns per block */
+    int n_digits;    /* per number: 32 low ones, then 32 high ones */
 } x_layout;
 
 static x_layout x_layout_of(rp_dtype dtype) {
-    x_layout l = {rp__dtype_block_bytes(dtype), RP__Q8_0_Q, 1};
+    x_layout l = {rp__dtype_block_bytes(dtype), RP__Q8_0_Q, 1, 1};
     if (dtype == RP_Q8_1) l.q = RP__Q8_1_Q;
     if (dtype == RP_Q8_K) l.q = RP__Q8_K_Q, l.chunks = RP__PANEL_SUPER / RP__PANEL_CHUNK;
+    if (dtype == RP_Q16) l.q = RP__Q16_LOW, l.n_digits = 2;
     return l;
 }
 
+/* The low digits of a chunk. */
 V16_INLINE const int8_t *q_at(const x_layout *l, const uint8_t *x, int64_t chunk) {
     const uint8_t *block = x + (size_t)(chunk / l->chunks) * l->block;
     return (const int8_t *)block + l->q + chunk % l->chunks * RP__PANEL_CHUNK;
@@ -71,19 +75,39 @@ static void take_factors_32(rp_dtype dtype, int32_t zero, const uint8_t *x, int6
     }
 }
 
+/* Those of one chunk whose numbers add up to `sums` by sixteen; f points at it. */
+V16_INLINE void put_factors(rp__panel_traits t, int32_t zero, float d, const int32_t *sums,
+                            x_factors f) {
+    int32_t of_group[2] = {sums[0], sums[1]};
+    if (t.group == 32) of_group[0] += sums[1];
+    *f.d = d;
+    for (size_t g = 0; g < 2; g++) {
+        f.start[g * f.stride] = -zero * of_group[g];
+        f.sum[g * f.stride] = d * (float)of_group[g];
+    }
+}
+
 static void take_factors_256(rp__panel_traits t, int32_t zero, const uint8_t *x, int64_t n_chunks,
                              x_factors f) {
     for (int64_t c = 0; c < n_chunks; c++) {
         const uint8_t *b = x + (size_t)(c / 8) * rp__dtype_block_bytes(RP_Q8_K);
+        float d;
         int16_t sums[2];
-        memcpy(f.d, b, sizeof *f.d);
+        memcpy(&d, b, sizeof d);
         memcpy(sums, b + RP__Q8_K_SUMS + c % 8 * 4, sizeof sums);
-        int32_t of_group[2] = {sums[0], sums[1]};
-        if (t.group == 32) of_group[0] += sums[1];
-        for (size_t g = 0; g < 2; g++) {
-            f.start[g * f.stride] = -zero * of_group[g];
-            f.sum[g * f.stride] = *f.d * (float)of_group[g];
-        }
+        put_factors(t, zero, d, (int32_t[]){sums[0], sums[1]}, f);
+        f.d += f.stride, f.start += 2 * f.stride, f.sum += 2 * f.stride;
+    }
+}
+
+static void take_factors_q16(rp__panel_traits t, int32_t zero, const uint8_t *x, int64_t n_chunks,
+                             x_factors f) {
+    for (int64_t c = 0; c < n_chunks; c++, x += rp__dtype_block_bytes(RP_Q16)) {
+        float d;
+        int32_t sums[2];
+        memcpy(&d, x, sizeof d);
+        memcpy(sums, x + RP__Q16_SUMS, sizeof sums);
+        put_factors(t, zero, d, sums, f);
         f.d += f.stride, f.start += 2 * f.stride, f.sum += 2 * f.stride;
     }
 }
@@ -92,7 +116,9 @@ static void take_factors_256(rp__panel_traits t, int32_t zero, const uint8_t *x,
 static void take_factors(rp__panel_traits t, rp_dtype dtype, const uint8_t *x, int64_t k,
                          x_factors f) {
     int32_t zero = is_signed(t) ? DOT_BIAS : t.zero;
-    if (dtype == RP_Q8_K)
+    if (dtype == RP_Q16)
+        take_factors_q16(t, zero, x, k / RP__PANEL_CHUNK, f);
+    else if (dtype == RP_Q8_K)
         take_factors_256(t, zero, x, k / RP__PANEL_CHUNK, f);
     else
         take_factors_32(dtype, zero, x, k / RP__PANEL_CHUNK, f);
@@ -112,15 +138,19 @@ V16_INLINE float q8_top(const float *x, int n) {
     return v16_sum(zeros) == 0 ? v16_top(top) : NAN;
 }
 
-V16_INLINE float q8_scale(float top) {
-    float scale = 127.0f / top;
+V16_INLINE float q8_scale(float most, float top) {
+    float scale = most / top;
     return isfinite(scale) ? scale : 0;
 }
 
-/* Sixteen q; returns their sum, exact. Without a scale x may be anything, NaN too. */
+/* Without a scale x may be anything, NaN too. */
+V16_INLINE v16 q8_whole(const float *x, float scale) {
+    return scale == 0 ? v16_zero() : v16_round(v16_mul(v16_load(x), v16_set1(scale)));
+}
+
+/* Sixteen q; returns their sum, exact. */
 V16_INLINE float q8_sixteen(const float *x, float scale, int8_t *q) {
-    v16 v = v16_round(v16_mul(v16_load(x), v16_set1(scale)));
-    if (scale == 0) v = v16_zero();
+    v16 v = q8_whole(x, scale);
     v16_to_i8(q, v);
     return v16_sum(v);
 }
@@ -128,7 +158,7 @@ V16_INLINE float q8_sixteen(const float *x, float scale, int8_t *q) {
 static void q8_encode_32(rp_dtype dtype, const float *x, int64_t n_blocks, uint8_t *b) {
     const x_layout l = x_layout_of(dtype);
     for (int64_t i = 0; i < n_blocks; i++, x += RP__PANEL_CHUNK, b += l.block) {
-        float top = q8_top(x, RP__PANEL_CHUNK), d = top / 127.0f, scale = q8_scale(top);
+        float top = q8_top(x, RP__PANEL_CHUNK), d = top / 127.0f, scale = q8_scale(127, top);
         int8_t *q = (int8_t *)b + l.q;
         float sum = q8_sixteen(x, scale, q) + q8_sixteen(x + 16, scale, q + 16);
         uint16_t half[2] = {s_to_f16(d), s_to_f16(d * sum)};
@@ -139,7 +169,7 @@ static void q8_encode_32(rp_dtype dtype, const float *x, int64_t n_blocks, uint8
 /* q goes by the first x of the largest size: by its sign. */
 static void q8_encode_256(const float *x, int64_t n_blocks, uint8_t *b) {
     for (int64_t i = 0; i < n_blocks; i++, x += RP__PANEL_SUPER) {
-        float top = q8_top(x, RP__PANEL_SUPER), scale = q8_scale(top);
+        float top = q8_top(x, RP__PANEL_SUPER), scale = q8_scale(127, top);
         if (scale != 0) {
             int first = 0;
             while (fabsf(x[first]) != top) first++;
@@ -156,6 +186,26 @@ static void q8_encode_256(const float *x, int64_t n_blocks, uint8_t *b) {
     }
 }
 
+static void q16_encode(const float *x, int64_t n_blocks, uint8_t *b) {
+    const v16 base = v16_set1(RP__Q16_BASE), most = v16_set1(127);
+    for (int64_t i = 0; i < n_blocks; i++, b += rp__dtype_block_bytes(RP_Q16)) {
+        float top = q8_top(x, RP__PANEL_CHUNK), scale = q8_scale(RP__Q16_TOP, top);
+        float d = top / RP__Q16_TOP;
+        int32_t sums[2];
+        for (int g = 0; g < 2; g++, x += 16) {
+            v16 v = q8_whole(x, scale);
+            v16 high = v16_round(v16_mul(v, v16_set1(1.0f / RP__Q16_BASE)));
+            v16 low = v16_sub(v, v16_mul(high, base));
+            low = v16_max(v16_min(low, most), v16_sub(v16_zero(), most));
+            v16_to_i8((int8_t *)b + RP__Q16_LOW + 16 * g, low);
+            v16_to_i8((int8_t *)b + RP__Q16_HIGH + 16 * g, high);
+            sums[g] = (int32_t)v16_sum(v16_add(v16_mul(high, base), low));
+        }
+        memcpy(b, &d, sizeof d);
+        memcpy(b + RP__Q16_SUMS, sums, sizeof sums);
+    }
+}
+
 static void fast_convert(const rp__body_args *a) {
     const rp_tensor *tx = &a->op->in[0], *ty = &a->op->out[0];
     if (!rp__dtype_is_block(ty->dtype)) {
@@ -167,7 +217,9 @@ static void fast_convert(const rp__body_args *a) {
     for (int64_t r = rows.from; r < rows.to; r++) {
         const float *x = ref_row(tx, a->in[0], r);
         void *y = ref_row_out(ty, a->out[0], r);
-        if (ty->dtype == RP_Q8_K)
+        if (ty->dtype == RP_Q16)
+            q16_encode(x, n_blocks, y);
+        else if (ty->dtype == RP_Q8_K)
             q8_encode_256(x, n_blocks, y);
         else
             q8_encode_32(ty->dtype, x, n_blocks, y);

@@ -1,5 +1,5 @@
 /* Reference bodies of all ops that read weights, and of the sum over experts.
- * A weight row is decoded once per worker and used for every row of x: to F32, or for 8-bit
+ * A weight row is decoded once per worker and used for every row of x: to F32, or for rounded
  * activations into whole numbers. */
 #include <string.h>
 
@@ -26,9 +26,9 @@ static float f16_at(const uint8_t *p) {
     return rp__f16_to_f32((uint16_t)(p[0] | p[1] << 8));
 }
 
-/* 32 columns of a row of 8-bit activations. */
+/* 32 columns of a row of rounded activations. */
 typedef struct ref_factor {
-    const int8_t *q;
+    const int8_t *q, *high; /* digits; high: NULL where there is one per number */
     double d;
     double sum[2]; /* what the min of columns 0..15 and 16..31 multiplies; Q8_1: of all, and 0 */
 } ref_factor;
@@ -39,19 +39,32 @@ static int16_t i16_at(const uint8_t *p) {
 
 static ref_factor factor_of(rp_dtype dtype, const uint8_t *x, int64_t chunk) {
     float d;
+    if (dtype == RP_Q16) {
+        const uint8_t *b = x + chunk * (int64_t)rp__dtype_block_bytes(dtype);
+        int32_t sums[2];
+        memcpy(&d, b, sizeof d);
+        memcpy(sums, b + RP__Q16_SUMS, sizeof sums);
+        return (ref_factor){(const int8_t *)b + RP__Q16_LOW,
+                            (const int8_t *)b + RP__Q16_HIGH,
+                            (double)d,
+                            {(double)d * sums[0], (double)d * sums[1]}};
+    }
     if (dtype == RP_Q8_K) {
         const uint8_t *b = x + chunk / 8 * (int64_t)rp__dtype_block_bytes(dtype);
         const uint8_t *sums = b + RP__Q8_K_SUMS + chunk % 8 * 4;
         memcpy(&d, b, sizeof d);
         return (ref_factor){(const int8_t *)b + RP__Q8_K_Q + chunk % 8 * 32,
+                            NULL,
                             (double)d,
                             {(double)d * i16_at(sums), (double)d * i16_at(sums + 2)}};
     }
     const uint8_t *b = x + chunk * (int64_t)rp__dtype_block_bytes(dtype);
     if (dtype == RP_Q8_0)
-        return (ref_factor){(const int8_t *)b + RP__Q8_0_Q, (double)f16_at(b), {0, 0}};
-    return (ref_factor){
-        (const int8_t *)b + RP__Q8_1_Q, (double)f16_at(b), {(double)f16_at(b + RP__Q8_1_S), 0}};
+        return (ref_factor){(const int8_t *)b + RP__Q8_0_Q, NULL, (double)f16_at(b), {0, 0}};
+    return (ref_factor){(const int8_t *)b + RP__Q8_1_Q,
+                        NULL,
+                        (double)f16_at(b),
+                        {(double)f16_at(b + RP__Q8_1_S), 0}};
 }
 
 /* The weight's q with its zero point taken off. */
@@ -63,7 +76,10 @@ static double dot_group(rp__panel_traits t, const rp__panel_piece *w, const ref_
     double scale = (double)rp__f16_to_f32(w->head[0]), min = (double)rp__f16_to_f32(w->head[1]);
     if (t.is_k) scale *= w->scale[g], min *= w->min[g];
     int sum = 0;
-    for (int i = g * t.group; i < (g + 1) * t.group; i++) sum += whole(t, w, i) * x->q[i];
+    for (int i = g * t.group; i < (g + 1) * t.group; i++) {
+        int q = x->q[i] + (x->high ? RP__Q16_BASE * x->high[i] : 0);
+        sum += whole(t, w, i) * q;
+    }
     double y = scale * x->d * sum;
     if (!t.has_min) return y;
     return y + min * (t.group == 16 ? x->sum[g] : x->sum[0] + x->sum[1]);

@@ -2,7 +2,8 @@
  * against four 8-bit activations. Beside simd.h, in the same manner; exact, so that every
  * instruction set gives the same sums.
  *
- * |x| <= 127 throughout. Products are added between dot_begin and dot_end, which give and take the
+ * |x| <= 127 throughout: numbers of two such digits take two sums, which d16_times_256 puts
+ * together. Products are added between dot_begin and dot_end, which give and take the
  * sums: cells of dot_small, weights of 0..63, or of dot_signed, signed bytes after w64_biased.
  * Where DOT_PAIRS is set they gather meanwhile in pairs of 16 bits, which hold so many: the sizes
  * of the weights of all cells together may be 129 (129 * 2 * 127 < 2^15). */
@@ -81,6 +82,12 @@ V16_INLINE v16 w64_signed_byte(w64 c, int j) {
 }
 V16_INLINE d16 d16_set1(int32_t v) {
     return _mm512_set1_epi32(v);
+}
+V16_INLINE d16 d16_times_256(d16 d) {
+    return _mm512_slli_epi32(d, 8);
+}
+V16_INLINE d16 d16_add(d16 x, d16 y) {
+    return _mm512_add_epi32(x, y);
 }
 V16_INLINE v16 d16_to_v16(d16 d) {
     return _mm512_cvtepi32_ps(d);
@@ -172,6 +179,12 @@ V16_INLINE v16 w64_signed_byte(w64 c, int j) {
 }
 V16_INLINE d16 d16_set1(int32_t v) {
     return (d16){_mm256_set1_epi32(v), _mm256_set1_epi32(v)};
+}
+V16_INLINE d16 d16_times_256(d16 d) {
+    return (d16){_mm256_slli_epi32(d.a, 8), _mm256_slli_epi32(d.b, 8)};
+}
+V16_INLINE d16 d16_add(d16 x, d16 y) {
+    return (d16){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
 }
 V16_INLINE v16 d16_to_v16(d16 d) {
     return (v16){_mm256_cvtepi32_ps(d.a), _mm256_cvtepi32_ps(d.b)};
@@ -266,6 +279,12 @@ V16_INLINE d16 dot_begin(d16 sum) {
 V16_INLINE d16 dot_end(d16 sum, d16 now) {
     (void)sum;
     return now;
+}
+V16_INLINE d16 d16_times_256(d16 d) {
+    return d * 256;
+}
+V16_INLINE d16 d16_add(d16 x, d16 y) {
+    return x + y;
 }
 V16_INLINE v16 d16_to_v16(d16 d) {
     return __builtin_convertvector(d, v16);

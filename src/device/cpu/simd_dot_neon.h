@@ -49,6 +49,14 @@ V16_INLINE d16 d16_set1(int32_t v) {
     int32x4_t q = vdupq_n_s32(v);
     return (d16){q, q, q, q};
 }
+V16_INLINE d16 d16_times_256(d16 d) {
+    return (d16){vshlq_n_s32(d.a, 8), vshlq_n_s32(d.b, 8), vshlq_n_s32(d.c, 8),
+                 vshlq_n_s32(d.d, 8)};
+}
+V16_INLINE d16 d16_add(d16 x, d16 y) {
+    return (d16){vaddq_s32(x.a, y.a), vaddq_s32(x.b, y.b), vaddq_s32(x.c, y.c),
+                 vaddq_s32(x.d, y.d)};
+}
 V16_INLINE v16 d16_to_v16(d16 d) {
     return (v16){vcvtq_f32_s32(d.a), vcvtq_f32_s32(d.b), vcvtq_f32_s32(d.c), vcvtq_f32_s32(d.d)};
 }
@@ -103,6 +111,9 @@ V16_INLINE d16x2 two_set1(int32_t first, int32_t second) {
     int32x2_t both = vset_lane_s32(second, vdup_n_s32(first), 1);
     int32x4_t q = vcombine_s32(both, both);
     return (d16x2){{q, q, q, q}, {q, q, q, q}};
+}
+V16_INLINE d16x2 two_add_times_256(d16x2 x, d16x2 y) {
+    return (d16x2){d16_add(x.low, d16_times_256(y.low)), d16_add(x.high, d16_times_256(y.high))};
 }
 V16_INLINE int32x4_t v4_dot_two(int32x4_t sum, uint8x16_t w, int8x16_t x) {
     return vmmlaq_s32(sum, vreinterpretq_s8_u8(w), x);

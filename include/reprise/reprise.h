@@ -47,7 +47,7 @@ typedef struct rp_engine_options {
     int block_size;       /* positions per KV block (default 32) */
     int n_blocks; /* KV blocks in all; 0: enough for max_seqs sequences of n_ctx, within memory */
     const char *cache_type_k, *cache_type_v; /* "f16" (default), "bf16", "f32" */
-    rp_activations activations;
+    rp_activations activations; /* default auto */
     rp_capture_mode capture;
     int max_graphs; /* graphs kept at once (default 32); the least recently used goes first */
     size_t max_graph_bytes;    /* a plan whose graphs need more device bytes is refused (default 0:

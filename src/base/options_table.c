@@ -263,9 +263,10 @@ static const rp__option rows[RP_N_OPTIONS] = {
         .help = "type of the values: f16, bf16 or f32",
         .group = IN_MEMORY, .commands = FITS},
     [RP_OPT_ACTIVATIONS] = {.name = "activations", .kind = RP_OPT_CHOICE, .value = "TYPE",
-        .default_text = "f32", .choices = "auto|f32|q16|q8",
+        .default_text = "auto", .choices = "auto|f32|q16|q8",
         .help = "what matmuls with block-quantised weights take: f32: exact; q16: rounded to blocks of 16 bits, "
-                "faster; q8: of 8 bits as llama.cpp does, faster still and noisier; auto: q16 on a device that rounds",
+                "nearly exact and faster; q8: of 8 bits as llama.cpp does, faster still and noisier; "
+                "auto: q16 on a device that rounds, else f32",
         .group = IN_MEMORY, .commands = LOADS},
 
     /* ---- capture ---- */

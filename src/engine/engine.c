@@ -29,7 +29,7 @@ rp_engine_options rp_engine_options_default(void) {
                                .scheduler_steps = 1,
                                .prefix_cache = true,
                                .block_size = 32,
-                               .activations = RP_ACTIVATIONS_F32,
+                               .activations = RP_ACTIVATIONS_AUTO,
                                .max_graphs = 32};
 }
 

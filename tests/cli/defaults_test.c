@@ -34,8 +34,8 @@ RP_TEST(cli, engine_defaults_are_the_librarys) {
     assert_int_equal(rp__options_int(&o, RP_OPT_MAX_GRAPHS), e.max_graphs);
     assert_int_equal(rp__options_int(&o, RP_OPT_MAX_GRAPH_BYTES), e.max_graph_bytes);
     assert_string_equal(rp__options_str(&o, RP_OPT_PLACEMENT), or_default(e.placement, "auto"));
-    assert_int_equal(e.activations, RP_ACTIVATIONS_F32);
-    assert_string_equal(rp__options_str(&o, RP_OPT_ACTIVATIONS), "f32");
+    assert_int_equal(e.activations, RP_ACTIVATIONS_AUTO);
+    assert_string_equal(rp__options_str(&o, RP_OPT_ACTIVATIONS), "auto");
     assert_int_equal(e.capture, RP_CAPTURE_AUTO);
     assert_string_equal(rp__options_str(&o, RP_OPT_CAPTURE), "auto");
     assert_string_equal(rp__options_str(&o, RP_OPT_CACHE_TYPE_K),

@@ -189,10 +189,11 @@ enum { Q8_TC = RP__Q8_ROWS }; /* rows that go over panels while they are unpacke
 typedef struct q8_scratch {
     uint8_t *cells;            /* [TILE_PANELS][Q8_CELLS] */
     float *scale, *min, *sums; /* [TILE_PANELS][Q8_SCALES] twice, [Q8_TC][Q8_C_STRIDE] */
+    uint8_t *wide;             /* [n_wide][k], numbers of 16 bits */
     x_factors f;
 } q8_scratch;
 
-static q8_scratch q8_scratch_of(void *memory, int64_t k, int64_t n_rows) {
+static q8_scratch q8_scratch_of(void *memory, int64_t k, int64_t n_rows, int64_t n_wide) {
     q8_scratch s = {.cells = memory};
     s.scale = (float *)(s.cells + TILE_PANELS * Q8_CELLS);
     s.min = s.scale + TILE_PANELS * Q8_SCALES;
@@ -200,7 +201,8 @@ static q8_scratch q8_scratch_of(void *memory, int64_t k, int64_t n_rows) {
     _Static_assert(TILE_PANELS * (Q8_CELLS + 4 * (2 * Q8_SCALES + Q8_TC * RP__PANEL_ROWS)) <=
                        RP__Q8_SCRATCH,
                    "rp__panel_scratch covers it");
-    s.f = x_factors_in((char *)memory + RP__Q8_SCRATCH, k / RP__PANEL_CHUNK, n_rows);
+    s.wide = s.cells + RP__Q8_SCRATCH;
+    s.f = x_factors_in(s.wide + (size_t)(n_wide * k) * 2, k / RP__PANEL_CHUNK, n_rows);
     return s;
 }
 
@@ -209,9 +211,9 @@ static void q8_row(const matmul *m, const sink *s, rp_dtype dtype, const uint8_t
                    ref_share panels) {
     float sums[GEMV_PANELS * RP__PANEL_ROWS];
     const x_layout l = x_layout_of(dtype);
-    const q8_rows a = {x, 0, &l, q8_scratch_of(m->scratch, m->k, 1).f, 1, m->k};
+    const q8_rows a = {x, 0, &l, q8_scratch_of(m->scratch, m->k, 1, 0).f, 1, m->k};
     if (panels.from == panels.to) return;
-    take_factors(m->traits, dtype, x, m->k, a.f);
+    take_factors(m->traits, zero_of(m->traits), dtype, x, m->k, a.f);
     for (int64_t p = panels.from; p < panels.to; p += GEMV_PANELS) {
         int n = (int)min_i64(GEMV_PANELS, panels.to - p);
         q8_gemv(m->format, n, m->w + (size_t)p * m->panel_bytes, m->panel_bytes, &a, sums);
@@ -224,13 +226,13 @@ static void q8_few_rows(const rp__body_args *b, const matmul *m, const sink *s) 
     const rp_tensor *tx = &b->op->in[0];
     const ref_share panels = ref_split(b, m->n_panels);
     const x_layout l = x_layout_of(tx->dtype);
-    const q8_scratch own = q8_scratch_of(m->scratch, m->k, b->n_live);
+    const q8_scratch own = q8_scratch_of(m->scratch, m->k, b->n_live, 0);
     const q8_rows a = {b->in[0], tx->stride, &l, own.f, (int)b->n_live, m->k};
     if (panels.from == panels.to) return;
     for (int64_t t = 0; t < b->n_live; t++) {
         x_factors f = own.f;
         f.d += t, f.start += t, f.sum += t;
-        take_factors(m->traits, tx->dtype, ref_item(tx, b->in[0], t), m->k, f);
+        take_factors(m->traits, zero_of(m->traits), tx->dtype, ref_item(tx, b->in[0], t), m->k, f);
     }
     for (int64_t p = panels.from; p < panels.to;) {
         int n = panels.to - p < TILE_PANELS ? 1 : TILE_PANELS;
@@ -250,60 +252,73 @@ static void q8_take_columns(const matmul *m, const q8_scratch *s, int64_t panel,
         uint8_t *cells = s->cells + p * Q8_CELLS;
         float *scale = s->scale + p * Q8_SCALES, *min = s->min + p * Q8_SCALES;
         if (p < n_panels)
-            q8_unpack(m->format, m->w + (size_t)(panel + p) * m->panel_bytes, k, a->n, cells, scale,
-                      min);
+            q8_unpack(m->format, a->n_digits, m->w + (size_t)(panel + p) * m->panel_bytes, k, a->n,
+                      cells, scale, min);
         a->cells[p] = p < n_panels ? cells : a->cells[0];
         a->scale[p] = p < n_panels ? scale : a->scale[0];
         a->min[p] = p < n_panels ? min : a->min[0];
     }
 }
 
-/* Up to TILE_PANELS panels from `panel` on for rows [t0, t0 + n_rows), whose factors are there. */
-static void q8_block(const rp__body_args *b, const matmul *m, const sink *s, const q8_scratch *own,
-                     int64_t t0, int64_t n_rows, int64_t panel) {
-    const rp_tensor *tx = &b->op->in[0];
-    const x_layout l = x_layout_of(tx->dtype);
-    const uint8_t *x = ref_item(tx, b->in[0], t0);
+/* Up to TILE_PANELS panels from `panel` on for some rows, of which t0 is the first. */
+static void q8_block(const matmul *m, const sink *s, const q8_scratch *own, const q8_rows *x,
+                     int n_digits, int64_t t0, int64_t panel) {
     int n_panels = (int)min_i64(TILE_PANELS, m->n_panels - panel);
-    q8_args a = {.x_stride = tx->stride, .c = own->sums, .n_digits = l.n_digits};
-    a.x_chunk = l.chunks == 1 ? l.block : RP__PANEL_CHUNK;
-    memset(a.c, 0, (size_t)(n_rows * Q8_C_STRIDE) * sizeof *a.c);
-    fetch_sink(s, t0, n_rows, panel);
+    q8_args a = {.x_stride = x->x_stride, .c = own->sums, .n_digits = n_digits};
+    a.x_chunk = x->l->chunks == 1 ? x->l->block : RP__PANEL_CHUNK;
+    memset(a.c, 0, (size_t)(x->n_rows * Q8_C_STRIDE) * sizeof *a.c);
+    fetch_sink(s, t0, x->n_rows, panel);
     for (int64_t k = 0; k < m->k; k += RP__PANEL_SUPER) {
-        size_t chunk = (size_t)(k / RP__PANEL_CHUNK), stride = own->f.stride;
+        size_t chunk = (size_t)(k / RP__PANEL_CHUNK), stride = x->f.stride;
         a.n = min_i64(RP__PANEL_SUPER, m->k - k);
         q8_take_columns(m, own, panel, n_panels, k, &a);
-        a.x = q_at(&l, x, (int64_t)chunk);
-        a.f = (x_factors){own->f.d + chunk * stride, own->f.start + 2 * chunk * stride,
-                          own->f.sum + 2 * chunk * stride, stride};
-        q8_tile_rows(m->traits, n_rows, a);
+        a.x = q_at(x->l, x->x, (int64_t)chunk);
+        a.f = (x_factors){x->f.d + chunk * stride, x->f.start + 2 * chunk * stride,
+                          x->f.sum + 2 * chunk * stride, stride};
+        q8_tile_rows(m->traits, x->n_rows, a);
     }
-    for (int64_t r = 0; r < n_rows; r++)
+    for (int64_t r = 0; r < x->n_rows; r++)
         for (int p = 0; p < n_panels; p++)
             finish_panel(m, s, t0 + r, panel + p, a.c + r * Q8_C_STRIDE + p * RP__PANEL_ROWS);
+}
+
+/* Rows [t0, t1) as tiles take them. */
+static q8_rows q8_take_rows(const rp__body_args *a, const matmul *m, const q8_scratch *own,
+                            const x_layout *l, int64_t t0, int64_t t1) {
+    const rp_tensor *tx = &a->op->in[0];
+    const bool wide = is_wide(l->n_digits);
+    for (int64_t t = t0; t < t1; t++) {
+        const uint8_t *x = ref_item(tx, a->in[0], t);
+        x_factors f = own->f;
+        f.d += t - t0, f.start += t - t0, f.sum += t - t0;
+        take_factors(m->traits, wide ? m->traits.zero : zero_of(m->traits), tx->dtype, x, m->k, f);
+        if (wide) widen_row(x, m->k, own->wide + (size_t)((t - t0) * m->k) * 2);
+    }
+    q8_rows x = {ref_item(tx, a->in[0], t0), tx->stride, l, own->f, (int)(t1 - t0), m->k};
+    if (wide) x.x = own->wide, x.x_stride = (size_t)m->k * 2, x.l = &wide_layout;
+    return x;
 }
 
 /* Rows go in even cuts of whole tiles: smaller ones where there are not panels enough for all
  * workers. */
 static void q8_tiled(const rp__body_args *a, const matmul *m, const sink *s) {
-    const rp_tensor *tx = &a->op->in[0];
-    int64_t n_groups = (m->n_panels + TILE_PANELS - 1) / TILE_PANELS;
-    int64_t n_least = (a->n_live + Q8_TC - 1) / Q8_TC;
+    const x_layout l = x_layout_of(a->op->in[0].dtype);
+    const int64_t n_groups = (m->n_panels + TILE_PANELS - 1) / TILE_PANELS;
+    const int64_t most = is_wide(l.n_digits) ? rp__panel_wide_rows(m->k) : Q8_TC;
+    int64_t n_least = (a->n_live + most - 1) / most;
     int64_t rows = ((a->n_live + n_least - 1) / n_least + Q8_ROWS - 1) / Q8_ROWS * Q8_ROWS;
     while (rows > Q8_ROWS && (a->n_live + rows - 1) / rows * n_groups < 2 * a->n_workers)
         rows -= Q8_ROWS;
     int64_t n_cuts = (a->n_live + rows - 1) / rows, cut_before = -1;
     ref_share items = ref_split(a, n_cuts * n_groups);
-    q8_scratch own = q8_scratch_of(m->scratch, m->k, min_i64(Q8_TC, a->n_live));
+    int64_t n_own = min_i64(most, a->n_live);
+    q8_scratch own = q8_scratch_of(m->scratch, m->k, n_own, is_wide(l.n_digits) ? n_own : 0);
+    q8_rows x = {0};
     for (int64_t i = items.from; i < items.to; i++) {
         int64_t cut = i / n_groups, t0 = cut * rows, t1 = min_i64(t0 + rows, a->n_live);
-        for (int64_t t = t0; cut != cut_before && t < t1; t++) {
-            x_factors f = own.f;
-            f.d += t - t0, f.start += t - t0, f.sum += t - t0;
-            take_factors(m->traits, tx->dtype, ref_item(tx, a->in[0], t), m->k, f);
-        }
+        if (cut != cut_before) x = q8_take_rows(a, m, &own, &l, t0, t1);
         cut_before = cut;
-        q8_block(a, m, s, &own, t0, t1 - t0, i % n_groups * TILE_PANELS);
+        q8_block(m, s, &own, &x, l.n_digits, t0, i % n_groups * TILE_PANELS);
     }
 }
 

@@ -112,16 +112,45 @@ static void take_factors_q16(rp__panel_traits t, int32_t zero, const uint8_t *x,
     }
 }
 
+/* What products of bytes have too much of the sum of x. */
+static int32_t zero_of(rp__panel_traits t) {
+    return is_signed(t) ? DOT_BIAS : t.zero;
+}
+
 /* Of one row, which f points at. */
-static void take_factors(rp__panel_traits t, rp_dtype dtype, const uint8_t *x, int64_t k,
-                         x_factors f) {
-    int32_t zero = is_signed(t) ? DOT_BIAS : t.zero;
+static void take_factors(rp__panel_traits t, int32_t zero, rp_dtype dtype, const uint8_t *x,
+                         int64_t k, x_factors f) {
     if (dtype == RP_Q16)
         take_factors_q16(t, zero, x, k / RP__PANEL_CHUNK, f);
     else if (dtype == RP_Q8_K)
         take_factors_256(t, zero, x, k / RP__PANEL_CHUNK, f);
     else
         take_factors_32(dtype, zero, x, k / RP__PANEL_CHUNK, f);
+}
+
+/* ---- numbers of 16 bits ---- */
+
+/* True when tiles take numbers of so many digits whole. */
+V16_INLINE bool is_wide(int n_digits) {
+#if defined(DOT_WIDE)
+    return n_digits == 2;
+#else
+    (void)n_digits;
+    return false;
+#endif
+}
+
+/* Rows of them: no factors between. */
+static const x_layout wide_layout = {2 * RP__PANEL_CHUNK, 0, 1, 1};
+
+/* From a row of Q16. */
+static void widen_row(const uint8_t *x, int64_t k, uint8_t *to) {
+    for (int64_t c = 0; c < k / RP__PANEL_CHUNK; c++, x += rp__dtype_block_bytes(RP_Q16)) {
+        const int8_t *low = (const int8_t *)x + RP__Q16_LOW, *high = (const int8_t *)x + RP__Q16_HIGH;
+        int16_t v[RP__PANEL_CHUNK];
+        for (int i = 0; i < RP__PANEL_CHUNK; i++) v[i] = (int16_t)(RP__Q16_BASE * high[i] + low[i]);
+        memcpy(to + (size_t)c * sizeof v, v, sizeof v);
+    }
 }
 
 /* ---- making them: the bytes that rp__blocks_encode makes ---- */

@@ -444,10 +444,14 @@ static size_t matmul_scratch(const rp_tensor *w, int64_t n_rows) {
 }
 
 static size_t q8_scratch(const rp_op *op) {
-    size_t n_chunks = (size_t)(rp__tensor_last(&op->in[0]) / RP__PANEL_CHUNK), n_rows = 1;
-    if (op->kind == RP_OP_MATMUL)
-        n_rows = rp__op_rows(op) < RP__Q8_ROWS ? (size_t)rp__op_rows(op) : RP__Q8_ROWS;
-    return RP__Q8_SCRATCH + n_chunks * n_rows * RP__PANEL_FACTORS;
+    int64_t k = rp__tensor_last(&op->in[0]), n_rows = 1, n_wide = 0;
+    if (op->kind == RP_OP_MATMUL) {
+        n_rows = rp__op_rows(op) < RP__Q8_ROWS ? rp__op_rows(op) : RP__Q8_ROWS;
+        if (op->in[0].dtype == RP_Q16) n_wide = rp__panel_wide_rows(k);
+    }
+    size_t factors = (size_t)(k / RP__PANEL_CHUNK * n_rows) * RP__PANEL_FACTORS;
+    size_t wide = (size_t)((n_wide < n_rows ? n_wide : n_rows) * k) * 2;
+    return RP__Q8_SCRATCH + wide + factors;
 }
 
 size_t rp__panel_scratch(const rp_op *op) {

@@ -111,14 +111,22 @@ bool rp__panel_wants(const rp_tensor *desc);
  * come on top. */
 enum { RP__MATMUL_ROWS = 256, RP__MATMUL_SCRATCH = 2 * 16 * (256 + 2 * 16 + RP__MATMUL_ROWS) * 4 };
 
-/* Rows of 8-bit activations in one go, and what they need per worker for two panels: 256 columns
- * of a byte, scales and mins of 16 groups, sums of those rows. Factors come on top: bytes that go
- * with 32 columns of one row. */
+/* Rows of rounded activations in one go, and what they need per worker for two panels: 256 columns
+ * of two bytes, scales and mins of 16 groups, sums of those rows. Factors come on top: bytes that
+ * go with 32 columns of one row. */
 enum {
     RP__Q8_ROWS = 264,
-    RP__Q8_SCRATCH = 2 * 16 * (256 + 4 * (2 * 16 + RP__Q8_ROWS)),
+    RP__Q8_SCRATCH = 2 * 16 * (2 * 256 + 4 * (2 * 16 + RP__Q8_ROWS)),
     RP__PANEL_FACTORS = 20,
 };
+
+/* Rows of k numbers of 16 bits in one go, which a worker keeps beside: half of a second-level cache
+ * is filled with less than all where they are long. A multiple of any tile's rows. */
+static inline int64_t rp__panel_wide_rows(int64_t k) {
+    enum { CACHE = 512 << 10, STEP = 12 };
+    int64_t n = CACHE / (2 * k) / STEP * STEP;
+    return n < STEP ? STEP : n > RP__Q8_ROWS ? RP__Q8_ROWS : n;
+}
 
 /* Scratch bytes per worker that the fast sets need for this op (part of rp__body_scratch). */
 size_t rp__panel_scratch(const rp_op *op);

@@ -40,6 +40,13 @@ enum { DOT_IN_STEPS = 1 };
 enum { DOT_IN_STEPS = 0 };
 #endif
 
+/* Where DOT_WIDE is defined, tiles multiply numbers of two digits whole instead: dot_wide takes cells
+ * of 64 bytes, two weights of 16 bits per lane (w64_wide makes them), against two 16-bit numbers.
+ * An instruction then does as much as one for bytes, and pairs need no gathering. */
+#if (defined(V16_AVX512) || defined(V16_AVX2)) && !defined(DOT_VNNI)
+#define DOT_WIDE 1
+#endif
+
 /* Keeps the compiler from holding sums in registers across groups, which are wanted for parts. */
 #define MEMORY_CHANGES() __asm__ volatile("" ::: "memory")
 
@@ -121,6 +128,15 @@ V16_INLINE d16 dot_begin(d16 sum) {
 }
 V16_INLINE d16 dot_end(d16 sum, d16 pairs) {
     return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+}
+/* Columns 2 half and 2 half + 1 of a cell of signed bytes. */
+V16_INLINE w64 w64_wide(w64 c, int half) {
+    const int32_t at = half ? 0x03800280 : 0x01800080; /* to the upper bytes */
+    const __m512i each = _mm512_set4_epi32(at + 0x0C000C00, at + 0x08000800, at + 0x04000400, at);
+    return _mm512_srai_epi16(_mm512_shuffle_epi8(c, each), 8);
+}
+V16_INLINE d16 dot_wide(d16 sum, w64 w, int32_t x) {
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(w, _mm512_set1_epi32(x)));
 }
 V16_INLINE d16 dot_small(d16 pairs, w64 w, int32_t x) {
     return _mm512_add_epi16(pairs, _mm512_maddubs_epi16(w, _mm512_set1_epi32(x)));
@@ -220,6 +236,19 @@ V16_INLINE d16 dot_end(d16 sum, d16 pairs) {
     const __m256i one = _mm256_set1_epi16(1);
     return (d16){_mm256_add_epi32(sum.a, _mm256_madd_epi16(pairs.a, one)),
                  _mm256_add_epi32(sum.b, _mm256_madd_epi16(pairs.b, one))};
+}
+V16_INLINE w64 w64_wide(w64 c, int half) {
+    const int32_t at = half ? 0x03800280 : 0x01800080; /* to the upper bytes */
+    const __m256i each =
+        _mm256_set_epi32(at + 0x0C000C00, at + 0x08000800, at + 0x04000400, at, at + 0x0C000C00,
+                         at + 0x08000800, at + 0x04000400, at);
+    return (w64){_mm256_srai_epi16(_mm256_shuffle_epi8(c.a, each), 8),
+                 _mm256_srai_epi16(_mm256_shuffle_epi8(c.b, each), 8)};
+}
+V16_INLINE d16 dot_wide(d16 sum, w64 w, int32_t x) {
+    __m256i all = _mm256_set1_epi32(x);
+    return (d16){_mm256_add_epi32(sum.a, _mm256_madd_epi16(w.a, all)),
+                 _mm256_add_epi32(sum.b, _mm256_madd_epi16(w.b, all))};
 }
 V16_INLINE d16 dot_small(d16 pairs, w64 w, int32_t x) {
     __m256i all = _mm256_set1_epi32(x);

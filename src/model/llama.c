@@ -1,13 +1,18 @@
 /* The Llama family: pre-norm decoder, RMS norm, RoPE, grouped-query attention, gated SiLU MLP.
  *
  * Members and where they differ:
- *   llama     Llama 2 and 3, SmolLM2, Mistral: no biases unless the file has them; Mistral may have
- * a sliding window mistral   config.json's name for Mistral; its GGUF says llama qwen2     biases
- * on q, k, v; NeoX-style rope in GGUF too; window from max_window_layers on, if switched on qwen3
- * no biases, RMS norm on each head of q and k before rope; head_dim independent of n_embd / n_heads
- *   internlm2 a folder has wqkv fused by kv head: for each, its q heads, then k, then v; its GGUF
- * has them apart GGUF files of llama and internlm2 have q and k rows reordered for the interleaved
- * rope; folders use halves. The head is the embedding when there is no head tensor. */
+ *   llama      Llama 2 and 3, SmolLM2, Mistral: no biases unless the file has them; Mistral may have
+ *              a sliding window
+ *   mistral    config.json's name for Mistral; its GGUF says llama
+ *   qwen2      biases on q, k, v; NeoX-style rope in GGUF too; window from max_window_layers on, if
+ *              switched on
+ *   qwen3      no biases, RMS norm on each head of q and k before rope; head_dim independent of
+ *              n_embd / n_heads
+ *   internlm2  a folder has wqkv fused by kv head: for each, its q heads, then k, then v; its GGUF
+ *              has them apart
+ *
+ * GGUF files of llama and internlm2 have q and k rows reordered for the interleaved rope; folders
+ * use halves. The head is the embedding when there is no head tensor. */
 #include <stdio.h>
 #include <string.h>
 

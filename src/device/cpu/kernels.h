@@ -2,9 +2,10 @@
  *     KERNEL_SET            the rp__body_set to define
  *     KERNEL_NAME           its name
  *     KERNEL_IS_AVAILABLE   the CPUID check
- *     TILE_ROWS, TILE_PANELS  rows of x and panels of weights whose sums one tile keeps in
- * registers GEMV_PANELS           panels that one row of x walks side by side, to hide the latency
- * of a chain
+ *     TILE_ROWS             rows of x whose sums one tile keeps in registers
+ *     TILE_PANELS           and panels of weights
+ *     GEMV_PANELS           panels that one row of x walks side by side, to hide the latency of a
+ *                           chain
  *
  * The contract on bits: an output element is one fixed sequence of operations, whatever the number
  * of rows in the op, of workers, and however the work is tiled. */

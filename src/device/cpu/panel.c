@@ -88,8 +88,33 @@ static uint16_t u16_at(const uint8_t *p) {
     return (uint16_t)(p[0] | p[1] << 8);
 }
 
+/* Eight bytes at a time, no byte's bits reaching the next: loading a model is mostly this. */
+static uint64_t eight_at(const uint8_t *p) {
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static void put_eight(uint8_t *p, uint64_t v) {
+    memcpy(p, &v, sizeof v);
+}
+
+/* Of each byte the lowest bits after a shift to the right. */
+static uint64_t each_four(uint64_t v, int shift) {
+    return v >> shift & 0x0F0F0F0F0F0F0F0F;
+}
+static uint64_t each_two(uint64_t v, int shift) {
+    return v >> shift & 0x0303030303030303;
+}
+static uint64_t each_one(uint64_t v, int shift) {
+    return v >> shift & 0x0101010101010101;
+}
+
 static void low_high_nibbles(const uint8_t *qs, uint8_t *q) {
-    for (int i = 0; i < 16; i++) q[i] = qs[i] & 15, q[i + 16] = qs[i] >> 4;
+    for (int i = 0; i < 16; i += 8) {
+        put_eight(q + i, each_four(eight_at(qs + i), 0));
+        put_eight(q + i + 16, each_four(eight_at(qs + i), 4));
+    }
 }
 
 static void add_fifth_bits(const uint8_t *qh, uint8_t *q) {
@@ -141,7 +166,7 @@ static void take_q2_k(const uint8_t *b, int c, piece *out) {
         out->min[g] = (int8_t)(b[2 * c + g] >> 4);
     }
     const uint8_t *qs = b + 16 + c / 4 * 32;
-    for (int i = 0; i < 32; i++) out->q[i] = qs[i] >> (c % 4 * 2) & 3;
+    for (int i = 0; i < 32; i += 8) put_eight(out->q + i, each_two(eight_at(qs + i), c % 4 * 2));
 }
 
 static void take_q3_k(const uint8_t *b, int c, piece *out) {
@@ -153,8 +178,9 @@ static void take_q3_k(const uint8_t *b, int c, piece *out) {
         int high = s[8 + g % 4] >> (g / 4 * 2) & 3;
         out->scale[i] = (int8_t)((low | high << 4) - 32);
     }
-    for (int i = 0; i < 32; i++)
-        out->q[i] = (uint8_t)((qs[i] >> (c % 4 * 2) & 3) | (hmask[i] >> c & 1) << 2);
+    for (int i = 0; i < 32; i += 8)
+        put_eight(out->q + i, each_two(eight_at(qs + i), c % 4 * 2) |
+                                  each_one(eight_at(hmask + i), c) << 2);
 }
 
 static void take_k_scale_min(const uint8_t *b, int c, piece *out) {
@@ -172,14 +198,15 @@ static void take_k_scale_min(const uint8_t *b, int c, piece *out) {
 static void take_q4_k(const uint8_t *b, int c, piece *out) {
     take_k_scale_min(b, c, out);
     const uint8_t *qs = b + 16 + c / 2 * 32;
-    for (int i = 0; i < 32; i++) out->q[i] = qs[i] >> (c % 2 * 4) & 15;
+    for (int i = 0; i < 32; i += 8) put_eight(out->q + i, each_four(eight_at(qs + i), c % 2 * 4));
 }
 
 static void take_q5_k(const uint8_t *b, int c, piece *out) {
     take_k_scale_min(b, c, out);
     const uint8_t *qh = b + 16, *qs = b + 48 + c / 2 * 32;
-    for (int i = 0; i < 32; i++)
-        out->q[i] = (uint8_t)((qs[i] >> (c % 2 * 4) & 15) | (qh[i] >> c & 1) << 4);
+    for (int i = 0; i < 32; i += 8)
+        put_eight(out->q + i, each_four(eight_at(qs + i), c % 2 * 4) |
+                                  each_one(eight_at(qh + i), c) << 4);
 }
 
 static void take_q6_k(const uint8_t *b, int c, piece *out) {
@@ -187,14 +214,13 @@ static void take_q6_k(const uint8_t *b, int c, piece *out) {
     const uint8_t *ql = b + half * 64 + quarter % 2 * 32, *qh = b + 128 + half * 32;
     out->head[0] = u16_at(b + 208);
     for (int g = 0; g < 2; g++) out->scale[g] = (int8_t)b[192 + 2 * c + g];
-    for (int i = 0; i < 32; i++) {
-        int low = ql[i] >> (quarter / 2 * 4) & 15, high = qh[i] >> (quarter * 2) & 3;
-        out->q[i] = (uint8_t)(low | high << 4);
-    }
+    for (int i = 0; i < 32; i += 8)
+        put_eight(out->q + i, each_four(eight_at(ql + i), quarter / 2 * 4) |
+                                  each_two(eight_at(qh + i), quarter * 2) << 4);
 }
 
-void rp__panel_take_piece(rp_dtype dtype, const uint8_t *row, int64_t chunk, piece *out) {
-    size_t bytes = rp__dtype_block_bytes(dtype);
+static inline __attribute__((always_inline)) void
+take_piece(rp_dtype dtype, size_t bytes, const uint8_t *row, int64_t chunk, piece *out) {
     const uint8_t *block = row + (size_t)chunk * bytes;       /* of 32 */
     const uint8_t *super = row + (size_t)(chunk / 8) * bytes; /* of 256 */
     int c = (int)(chunk % 8);
@@ -237,6 +263,10 @@ void rp__panel_take_piece(rp_dtype dtype, const uint8_t *row, int64_t chunk, pie
     }
 }
 
+void rp__panel_take_piece(rp_dtype dtype, const uint8_t *row, int64_t chunk, piece *out) {
+    take_piece(dtype, rp__dtype_block_bytes(dtype), row, chunk, out);
+}
+
 /* ---- putting one row into its lane ---- */
 
 static void put_u16(uint8_t *p, int lane, uint16_t v) {
@@ -254,8 +284,6 @@ static uint32_t four_at(const uint8_t *p) {
     return v;
 }
 
-/* Four bytes of each cell at a time, no byte's bits reaching the next: loading a model is mostly
- * this. */
 static void put_bytes(uint8_t *q, const uint8_t *in) {
     for (int i = 0; i < RP__PANEL_CHUNK; i += 4) memcpy(q + i / 4 * RP__PANEL_CELL, in + i, 4);
 }
@@ -294,18 +322,39 @@ static void put_piece(rp__panel_traits t, uint8_t *p, int lane, const piece *in)
         put_nibbles(t, q, in->q);
 }
 
-static void write_lane_blocks(rp_dtype dtype, uint8_t *panel, int lane, int64_t k,
-                              const uint8_t *row) {
-    rp__panel_traits t = rp__panel_traits_of(rp__panel_format_of(dtype));
+static inline __attribute__((always_inline)) void write_lane_as(rp_dtype dtype, rp__panel_traits t,
+                                                                uint8_t *panel, int lane,
+                                                                int64_t k, const uint8_t *row) {
+    const size_t bytes = rp__dtype_block_bytes(dtype);
     piece in = {0}; /* a zero piece pads: every value is 0 */
     for (int64_t c = 0; c < k / RP__PANEL_CHUNK; c++) {
-        if (row) rp__panel_take_piece(dtype, row, c, &in);
+        if (row) take_piece(dtype, bytes, row, c, &in);
         if (t.is_k && c % 8 == 0) {
             put_heads(t, panel, lane, &in);
             panel += rp__panel_head_bytes(t);
         }
         put_piece(t, panel, lane, &in);
         panel += rp__panel_chunk_bytes(t);
+    }
+}
+
+/* The formats that most files have get loops of their own. */
+static void write_lane_blocks(rp_dtype dtype, uint8_t *panel, int lane, int64_t k,
+                              const uint8_t *row) {
+    switch (dtype) {
+#define RP_X(type, code)                                                                           \
+    case RP_##type:                                                                                \
+        write_lane_as(RP_##type, rp__panel_traits_of(RP__PANEL_##code), panel, lane, k, row);      \
+        break;
+        RP_X(Q4_0, U4_ZERO8)
+        RP_X(Q4_1, U4_MIN)
+        RP_X(Q8_0, I8)
+        RP_X(Q4_K, U4_K32_MIN)
+        RP_X(Q6_K, U6_K16_ZERO32)
+#undef RP_X
+    default:
+        write_lane_as(dtype, rp__panel_traits_of(rp__panel_format_of(dtype)), panel, lane, k, row);
+        break;
     }
 }
 

@@ -37,6 +37,7 @@ static const attention_spec specs[] = {
     {4, 2, 64, 16, {300}, F16S},
     {32, 8, 64, 32, {130, 65}, BF16S},
     {2, 1, 64, 16, {2100}, F16S},
+    {12, 1, 40, 16, {33, 5}, F16S},
     /* prefill, whole and in chunks, mixed with decode */
     {2, 1, 16, 4, {7}, {7}},
     {4, 2, 64, 16, {33}, {33}, F16S},

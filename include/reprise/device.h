@@ -25,40 +25,48 @@ extern "C" {
 
 /* ---- ops ---- */
 
-/* clang-format off: a row of this table is one line where it can be */
-/* X(code, name). Operands by position; [..]? is optional (buffer == NULL when absent); = marks
- * in-place.
+/* X(code, name). Operands by position; [..]? is optional (buffer == NULL when absent).
  *
- * EMBED         in  table [V,E] weight, ids [T] I32;  out y [T,E];  y = scale * table[ids]
- * RMS_NORM      in  x [..,E], w [E], r [..,E]?;  out y [..,E], sum [..,E]?;  s = x (+ r), sum = s,
- *               y = s / sqrt(mean(s^2) + eps) * (w + (add_one ? 1 : 0)); norm over the last
- * dimension LAYER_NORM    in  x [..,E], w [E], b [E]?;  out y;  y = (x - mean) / sqrt(var + eps) *
- * w + b MATMUL        in  x [T,K], w [N,K] weight, bias [N]?, add [T,N]?;  out y [T,N];  y = x w^T
- * + bias + add x is F32, Q16, or the 8-bit type of w's dtype (below) ROPE          in  x [T,H,D], cs
- * [T,R] (R/2 cosines then R/2 sines), R <= D;  out y [T,H,D] (may be x) half: pairs (i, i+R/2);
- * interleaved: pairs (2i, 2i+1); dims from R on are copied KV_WRITE      in  k [T,K,D], v [T,K,D],
- * slots [T]? I32 (block * S + offset), or in their place table [B,M]?, seq [T]?, pos [T]? as in
- * ATTENTION (slot = table[seq][pos / S] * S + pos % S);  out kc [P,K,S,D], vc [P,K,S,D] ATTENTION
- * in  q [T,H,D], kc [P,K,S,D], vc [P,K,S,D], table [B,M] I32 (block ids), seq [T] I32 (row of
- * table), pos [T] I32,
- * sinks [H]?;  out y [T,H,D];  token t sees positions 0..pos[t] of its sequence (the last `window`
- * of them when window > 0); scores = softcap(scale * q.k); a sink adds exp(sink) to the softmax
- * denominator only GATED         in  gate [T,F], up [T,F];  out y [T,F];  y = act(gate) * up ACT in
- * x;  out y;  y = act(x) ADD, MUL      in  a [T,E], b [T,E] or [E];  out y [T,E] SCALE         in
- * x;  out y;  y = value * x SOFTCAP       in  x;  out y;  y = value * tanh(x / value) GATHER_ROWS
- * in  x [T,E], rows [R] I32;  out y [R,E] CONVERT       in  x;  out y of another plain float dtype
- * or the same (a copy); round to nearest even. From F32, with two dimensions or more, also to the
- * types of activations Q8_0, Q8_1, Q8_K, Q16 (below) ROUTER_TOPK   in  logits [T,X];  out ids [T,k] I32, weights
- * [T,k];  the k largest (ties: lower index first); weights = softmax over all X (normalise: then
- * divided by their sum), or sigmoid; times `scale` EXPERT_MATMUL in  x [T,K] or [T,k,K] as for
- * MATMUL, w [X,N,K] weight, ids [T,k] I32;  out y [T,k,N] EXPERT_SUM    in  x [T,k,N], weights
- * [T,k];  out y [T,N];  y = sum over k in order ARGMAX        in  x [R,V];  out ids [R] I32;  ties:
- * lowest index; NaN never wins unless all are NaN (then 0) TOPK          in  x [R,V];  out values
- * [R,k], ids [R,k] I32;  descending; ties: lower index first SAMPLE        in  x [R,V], u [R] in
- * [0,1), temperature [R] > 0;  out ids [R] I32;  the first index at which the running sum of
- * softmax(x / temperature) exceeds u ADVANCE       in  x [T] I32;  out y [T] I32 (may be x);  y = x
- * + step FEED          in  x [T] I32, past [W,T] I32;  out ids [T] I32, past' [W,T] I32 (may be
- * past);  ids = x; the rows of past move up by one, the first is gone, x is the last
+ * EMBED          in  table [V,E] weight, ids [T] I32;  out y [T,E];  y = scale * table[ids]
+ * RMS_NORM       in  x [..,E], w [E], r [..,E]?;  out y [..,E], sum [..,E]?
+ *                s = x (+ r), sum = s, y = s / sqrt(mean(s^2) + eps) * (w + (add_one ? 1 : 0));
+ *                norm over the last dimension
+ * LAYER_NORM     in  x [..,E], w [E], b [E]?;  out y;  y = (x - mean) / sqrt(var + eps) * w + b
+ * MATMUL         in  x [T,K], w [N,K] weight, bias [N]?, add [T,N]?;  out y [T,N]
+ *                y = x w^T + bias + add; x is F32, Q16, or the 8-bit type of w's dtype (below)
+ * ROPE           in  x [T,H,D], cs [T,R] (R/2 cosines then R/2 sines), R <= D;  out y [T,H,D]
+ *                half: pairs (i, i+R/2); interleaved: pairs (2i, 2i+1); dims from R on are copied
+ * KV_WRITE       in  k [T,K,D], v [T,K,D], slots [T]? I32 (block * S + offset), or in their place
+ *                table [B,M]?, seq [T]?, pos [T]? as in ATTENTION (slot = table[seq][pos / S] * S +
+ *                pos % S);  out kc [P,K,S,D], vc [P,K,S,D]
+ * ATTENTION      in  q [T,H,D], kc [P,K,S,D], vc [P,K,S,D], table [B,M] I32 (block ids),
+ *                seq [T] I32 (row of table), pos [T] I32, sinks [H]?;  out y [T,H,D]
+ *                token t sees positions 0..pos[t] of its sequence (the last `window` of them when
+ *                window > 0); scores = softcap(scale * q.k); a sink adds exp(sink) to the
+ *                softmax denominator only
+ * GATED          in  gate [T,F], up [T,F];  out y [T,F];  y = act(gate) * up
+ * ACT            in  x;  out y;  y = act(x)
+ * ADD, MUL       in  a [T,E], b [T,E] or [E];  out y [T,E]
+ * SCALE          in  x;  out y;  y = value * x
+ * SOFTCAP        in  x;  out y;  y = value * tanh(x / value)
+ * GATHER_ROWS    in  x [T,E], rows [R] I32;  out y [R,E]
+ * CONVERT        in  x;  out y of another plain float dtype or the same (a copy); round to nearest
+ *                even. From F32, with two dimensions or more, also to the types of activations
+ *                Q8_0, Q8_1, Q8_K, Q16 (below)
+ * ROUTER_TOPK    in  logits [T,X];  out ids [T,k] I32, weights [T,k]
+ *                the k largest (ties: lower index first); weights = softmax over all X (normalise:
+ *                then divided by their sum), or sigmoid; times `scale`
+ * EXPERT_MATMUL  in  x [T,K] or [T,k,K] as for MATMUL, w [X,N,K] weight, ids [T,k] I32;
+ *                out y [T,k,N]
+ * EXPERT_SUM     in  x [T,k,N], weights [T,k];  out y [T,N];  y = sum over k in order
+ * ARGMAX         in  x [R,V];  out ids [R] I32;  ties: lowest index; NaN never wins unless all are
+ *                NaN (then 0)
+ * TOPK           in  x [R,V];  out values [R,k], ids [R,k] I32;  descending; ties: lower index first
+ * SAMPLE         in  x [R,V], u [R] in [0,1), temperature [R] > 0;  out ids [R] I32;  the first index
+ *                at which the running sum of softmax(x / temperature) exceeds u
+ * ADVANCE        in  x [T] I32;  out y [T] I32;  y = x + step
+ * FEED           in  x [T] I32, past [W,T] I32;  out ids [T] I32, past' [W,T] I32 (may be past)
+ *                ids = x; the rows of past move up by one, the first is gone, x is the last
  *
  * Absent operands have n_dims 0 and buffer NULL; trailing ones may be left out of n_in and n_out.
  * In place (the very memory of an operand of the same shape and dtype): y of ROPE, ACT, SCALE,
@@ -68,20 +76,26 @@ extern "C" {
  * stands behind everything in TOPK and ROUTER_TOPK.
  *
  * Rounded activations: CONVERT rounds x block by block of its last dimension, in F32, to 8 bits as
- * ggml quantises activations, or to 16: Q8_0  amax = max |x|;  d = amax / 127, stored as F16;  q = round to nearest
- * even(x * (127 / amax)) Q8_1  the same d and q;  s = F16(d * sum of q), with d before it was
- * rounded to F16 Q8_K  m = the first x of the largest |x|;  i = -127 / m;  q = round to nearest
- * even(i * x);  d = 1 / i in F32; sums[j] = sum of q[16 j .. 16 j + 15] Q16   d = amax / 32639 in F32;
- * r = round to nearest even(x * (32639 / amax));  high = round to nearest even(r / 256);  low =
- * r - 256 high, but +-127 for +-128, so that no digit is -128, whose products instruction sets
- * disagree about;  q = 256 high + low;  sums[j] as Q8_K, in 32 bits. A block whose 127 / amax
- * (32639 / amax) overflows has q = 0 (and Q8_K d = 0); one with a NaN or infinity has d = s = NaN,
- * q = 0. Weights Q4_0, Q5_0, Q8_0 and IQ4_NL take Q8_0; Q4_1 and Q5_1 take Q8_1; Q2_K .. Q6_K take
- * Q8_K; all of these take Q16. With w = scale * q + min in groups of 32 or 16 columns (q with its
- * zero point taken off), a product is then, group by group, y = sum of (scale * d) * (sum of
- * w.q * x.q) + min * (Q8_1: s; Q8_K, Q16: d * the group's sums) where the inner sum is one of whole
- * numbers, exact; the outer one is F32 over groups in order. */
-/* clang-format on */
+ * ggml quantises activations, or to 16:
+ *
+ *   Q8_0  amax = max |x|;  d = amax / 127, stored as F16;
+ *         q = round to nearest even(x * (127 / amax))
+ *   Q8_1  the same d and q;  s = F16(d * sum of q), with d before it was rounded to F16
+ *   Q8_K  m = the first x of the largest |x|;  i = -127 / m;  q = round to nearest even(i * x);
+ *         d = 1 / i in F32;  sums[j] = sum of q[16 j .. 16 j + 15]
+ *   Q16   d = amax / 32639 in F32;  r = round to nearest even(x * (32639 / amax));
+ *         high = round to nearest even(r / 256);  low = r - 256 high, but +-127 for +-128, so that
+ *         no digit is -128, whose products instruction sets disagree about;  q = 256 high + low;
+ *         sums[j] as Q8_K, in 32 bits
+ *
+ * A block whose 127 / amax (32639 / amax) overflows has q = 0 (and Q8_K d = 0); one with a NaN or
+ * infinity has d = s = NaN, q = 0. Weights Q4_0, Q5_0, Q8_0 and IQ4_NL take Q8_0; Q4_1 and Q5_1 take
+ * Q8_1; Q2_K .. Q6_K take Q8_K; all of these take Q16. With w = scale * q + min in groups of 32 or
+ * 16 columns (q with its zero point taken off), a product is then, group by group,
+ *
+ *   y = sum of (scale * d) * (sum of w.q * x.q) + min * (Q8_1: s; Q8_K, Q16: d * the group's sums)
+ *
+ * where the inner sum is one of whole numbers, exact; the outer one is F32 over groups in order. */
 #define RP_OP_TABLE(X)                                                                             \
     X(RP_OP_EMBED, "embed")                                                                        \
     X(RP_OP_RMS_NORM, "rms_norm")                                                                  \

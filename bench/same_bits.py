@@ -49,7 +49,7 @@ def arguments():
     parser.add_argument("--prompts", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--only", default="", help="ways whose name has this in it")
-    parser.add_argument("--activations", default="f32")
+    parser.add_argument("--activations", default="auto")
     return parser.parse_args()
 
 

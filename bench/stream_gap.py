@@ -41,7 +41,7 @@ def arguments():
     parser.add_argument("-r", "--rounds", type=int, default=3)
     parser.add_argument("-t", "--threads", type=int, default=os.cpu_count())
     parser.add_argument("--prompt", type=int, default=6000, help="tokens of the long prompt")
-    parser.add_argument("--activations", default="f32")
+    parser.add_argument("--activations", default="auto")
     return parser.parse_args()
 
 

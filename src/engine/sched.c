@@ -349,7 +349,8 @@ const rp__plan *rp__sched_plan(rp__sched *s, uint64_t now_ns) {
 int32_t rp__sched_extend(rp__sched *s, int32_t n_steps) {
     for (int32_t i = 0; i < s->plan.n_items; i++) {
         rp__task *t = s->plan.items[i].task;
-        while (rp__kv_reserve(s->kv, &t->seq, t->n_computed, t->n_computed + n_steps, NULL) != RP_OK)
+        while (rp__kv_reserve(s->kv, &t->seq, t->n_computed, t->n_computed + n_steps, NULL) !=
+               RP_OK)
             n_steps--; /* down to 1, for which the plan has them */
     }
     return n_steps;

@@ -445,12 +445,12 @@ static rp_status read_output(rp__stepper *s, const rp__program *p, rp__slot slot
 static rp_status read_past(rp__stepper *s, const rp__program *p, int32_t *best, rp_error *err) {
     const rp__slot_info *past = &p->slots[rp__program_find(p, "past")];
     rp__side side = past->result;
-    size_t t = (size_t)past->tensor.dim[1], n = (size_t)s->n_steps, n_rows = (size_t)s->batch.n_rows,
+    size_t t = (size_t)past->tensor.dim[1], n = (size_t)s->n_steps,
+           n_rows = (size_t)s->batch.n_rows,
            at = past->home[side].place + ((size_t)past->tensor.dim[0] - n) * t * sizeof *best;
     int32_t *picked = (int32_t *)(s->known + at);
     RP_TRY(rp__buffer_read(s->memory[side].inputs, at, picked, n * t * sizeof *best, err));
-    for (size_t k = 0; k < n; k++)
-        memcpy(best + k * n_rows, picked + k * t, n_rows * sizeof *best);
+    for (size_t k = 0; k < n; k++) memcpy(best + k * n_rows, picked + k * t, n_rows * sizeof *best);
     int64_t n_live;
     if (changing_op(s, p, p->feed_op, &n_live))
         memcpy(s->known + place_of(p, "ids"), picked + (n - 1) * t, (size_t)n_live * sizeof *best);

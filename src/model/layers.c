@@ -15,7 +15,8 @@ rp__step_slots rp__layer_inputs(rp__program *p, const rp__model *m) {
      * end: a step writes the range that changed. */
     bool is_fed = p->bucket.kind == RP_BUCKET_DECODE && m->n_fed > 1;
     rp__step_slots s;
-    s.past = is_fed ? rp__program_input(p, "past", RP_I32, 2, (int64_t[]){m->n_fed, t}) : RP_NO_SLOT;
+    s.past =
+        is_fed ? rp__program_input(p, "past", RP_I32, 2, (int64_t[]){m->n_fed, t}) : RP_NO_SLOT;
     s.live_tokens = rp__program_input(p, "live_tokens", RP_I32, 1, &one);
     s.live_rows = rp__program_input(p, "live_rows", RP_I32, 1, &one);
     s.seq = rp__program_input(p, "seq", RP_I32, 1, &t);
@@ -139,7 +140,8 @@ static void pick_tokens(rp__program *p, const rp__step_slots *in, rp__slot logit
     bool is_fed = in->past != RP_NO_SLOT;
     rp__slot best = is_fed ? rp__program_temp(p, "best", RP_I32, 1, shape(p, logits)->dim)
                            : rp__program_output(p, "best", RP_I32, 1, shape(p, logits)->dim);
-    rp_op pick = {.kind = RP_OP_ARGMAX, .label = "best"}, feed = {.kind = RP_OP_FEED, .label = "ids"};
+    rp_op pick = {.kind = RP_OP_ARGMAX, .label = "best"},
+          feed = {.kind = RP_OP_FEED, .label = "ids"};
     rp__program_op(p, &pick, 1, &logits, 1, &best);
     if (!is_fed) return;
     rp__program_live(p, in->live_tokens);

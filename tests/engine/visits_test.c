@@ -142,8 +142,7 @@ RP_TEST(visits, an_answer_ends_where_it_ends) {
 RP_TEST(visits, others_are_served_step_by_step) {
     static rp_answer wanted[3], found[3];
     for (int way = 0; way < 2; way++) {
-        rp_engine *e =
-            rp_answer_engine(way ? visiting(devices[0], VISIT) : visiting("picks=0", 1));
+        rp_engine *e = rp_answer_engine(way ? visiting(devices[0], VISIT) : visiting("picks=0", 1));
         rp_request *r[3];
         int32_t ids[3][8];
         for (int i = 0; i < 3; i++) {

@@ -20,6 +20,7 @@ NAMES = [
     "mistral",
     "internlm2",
     "batches_of_every_size",
+    "batches_of_up_to_32",
     "captured_again_after_a_batch_change",
     "two_step_sizes_take_turns",
     "pieces_between_host_ops_are_traces",

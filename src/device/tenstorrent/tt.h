@@ -28,15 +28,15 @@ typedef struct rp__tt_graph rp__tt_graph;
 
 /* How ttnn holds a tensor. */
 typedef enum rp__tt_form {
-    RP_TT_TILE,   /* BF16 tiles: [T, E] as (1, 1, T, E), [T, H, D] as (1, T, H, D) */
-    RP_TT_TABLE,  /* BF16 rows, to be picked by number */
-    RP_TT_U32,    /* (1, n), what embedding takes */
+    RP_TT_TILE,     /* BF16 tiles: [T, E] as (1, 1, T, E), [T, H, D] as (1, T, H, D) */
+    RP_TT_TABLE,    /* BF16 rows, to be picked by number */
+    RP_TT_U32,      /* (1, n), what embedding takes */
     RP_TT_U32_ROWS, /* the view's own dimensions, what rows that are U32 go into */
-    RP_TT_I32,    /* the view's own dimensions, what the paged ops take */
-    RP_TT_PAGES,  /* I32 (T, rp__tt_pages_width(M)): the row of a block table for each token */
-    RP_TT_BLOCKS, /* I32 (1, T / S) of slots seen as [T / S, S]: the block of each S of them */
-    RP_TT_CACHE,  /* BF16 tiles of a view [P, K, S, D], which it keeps */
-    RP_TT_WEIGHT, /* tiles of the transposed matrix, in the dtype for weights */
+    RP_TT_I32,      /* the view's own dimensions, what the paged ops take */
+    RP_TT_PAGES,    /* I32 (T, rp__tt_pages_width(M)): the row of a block table for each token */
+    RP_TT_BLOCKS,   /* I32 (1, T / S) of slots seen as [T / S, S]: the block of each S of them */
+    RP_TT_CACHE,    /* BF16 tiles of a view [P, K, S, D], which it keeps */
+    RP_TT_WEIGHT,   /* tiles of the transposed matrix, in the dtype for weights */
     RP_TT_N_FORMS
 } rp__tt_form;
 

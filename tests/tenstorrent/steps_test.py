@@ -1,6 +1,8 @@
 """What a replayed step calls and moves, and what a lost ttnn process does, seen from outside: the
 device writes every call of ttnn to standard error when REPRISE_TTNN_LOG is set."""
 
+import importlib.util
+import io
 import json
 import os
 import signal
@@ -14,6 +16,7 @@ from cli import REPRISE
 from project import FIXTURES
 
 FAKE = Path(__file__).parent / "fake"
+GLUE = Path(__file__).parents[2] / "src" / "device" / "tenstorrent" / "tenstorrent_glue.py"
 PROMPT = ["--raw", "-p", "Hello there", "--ignore-eos", "--temperature", "0"]
 PICKING = ["--device", "tenstorrent", "--device-options", "pick=1"]
 SIZES = ["-c", "128", "-np", "1", "--max-num-batched-tokens", "16"]
@@ -165,3 +168,26 @@ def test_devices_tells_what_is_missing():
         )
         row = next(r for r in text.stdout.splitlines() if r.startswith("tenstorrent"))
         assert "not usable" in row and wanted in row
+
+
+class Stream(io.BytesIO):
+    """Requests to read; `answers` has what is written."""
+
+    def __init__(self, *requests):
+        super().__init__(b"".join(json.dumps(r).encode() + b"\n" for r in requests))
+        self.answers = b""
+
+    def write(self, data):
+        self.answers += data
+
+
+def test_what_was_never_made_can_be_dropped():
+    """A capture that an op ends: the numbers of all its results are dropped afterwards."""
+    spec = importlib.util.spec_from_file_location("glue", GLUE)
+    glue = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(glue)
+    fails = ["argmax", [7], [8], [1], [], "", 0, False]
+    abort, drop = ["abort", [], [], [], [], "", 0, True], ["drop", [8, 7], [], [], [], "", 0, False]
+    stream = Stream(fails, abort, drop, abort)
+    glue.Glue().serve(stream)
+    assert stream.answers == b"error 9\nargmax: 7ok 0\n"

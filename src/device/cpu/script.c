@@ -114,6 +114,11 @@ void rp__script_reset(rp__script *s) {
     s->n_steps = s->n_barriers = s->n_split = s->scratch_each = s->shared = s->own_bytes = 0;
 }
 
+static void forget_own(step *st) {
+    for (int i = 0; i < RP_OP_MAX_IN; i++) st->own_in[i] = AT_HOME;
+    for (int i = 0; i < RP_OP_MAX_OUT; i++) st->own_out[i] = AT_HOME;
+}
+
 static step *add_step(rp__script *s, rp_error *err) {
     if (s->n_steps == s->steps_cap) {
         size_t cap = s->steps_cap ? s->steps_cap * 2 : 1;
@@ -127,6 +132,7 @@ static step *add_step(rp__script *s, rp_error *err) {
     }
     step *st = &s->steps[s->n_steps++];
     memset(st, 0, sizeof *st);
+    forget_own(st);
     return st;
 }
 
@@ -243,9 +249,9 @@ static access home_of(const rp_tensor *t, const void *at) {
 
 static bool is_repeatable(const step *st) {
     static const bool kinds[RP_N_OPS] = {
-        [RP_OP_EMBED] = true, [RP_OP_RMS_NORM] = true,    [RP_OP_LAYER_NORM] = true,
-        [RP_OP_ROPE] = true,  [RP_OP_GATED] = true,       [RP_OP_ACT] = true,
-        [RP_OP_ADD] = true,   [RP_OP_MUL] = true,         [RP_OP_SCALE] = true,
+        [RP_OP_EMBED] = true,   [RP_OP_RMS_NORM] = true,    [RP_OP_LAYER_NORM] = true,
+        [RP_OP_ROPE] = true,    [RP_OP_GATED] = true,       [RP_OP_ACT] = true,
+        [RP_OP_ADD] = true,     [RP_OP_MUL] = true,         [RP_OP_SCALE] = true,
         [RP_OP_SOFTCAP] = true, [RP_OP_GATHER_ROWS] = true, [RP_OP_CONVERT] = true,
     };
     if (!st->fn || st->is_split || !kinds[st->op.kind]) return false;
@@ -261,9 +267,8 @@ static bool is_repeatable(const step *st) {
 
 /* Inputs that workers have copies of. */
 static void find_copies(const rp__script *s, step *st) {
-    for (int i = 0; i < RP_OP_MAX_IN; i++) st->own_in[i] = AT_HOME;
-    for (int i = 0; i < RP_OP_MAX_OUT; i++) st->own_out[i] = AT_HOME;
-    for (int i = 0; st->fn && i < st->op.n_in; i++) {
+    forget_own(st);
+    for (int i = 0; st->fn && s->n_copies && i < st->op.n_in; i++) {
         access x = home_of(&st->op.in[i], st->in[i]);
         for (int c = 0; c < s->n_copies; c++)
             if (st->in[i] && s->copies[c].from == x.from && s->copies[c].to == x.to)
@@ -306,7 +311,7 @@ static void decide_repeat(rp__script *s, step *st) {
     if (!st->is_repeated || place_copies(s, st)) return;
     s->n_copies = 0, s->own_used = 0;
     st->is_repeated = false;
-    find_copies(s, st);
+    forget_own(st);
 }
 
 static bool add_seen(rp__script *s, const access *a, int n) {
@@ -345,7 +350,8 @@ rp_status rp__script_compile(rp__script *s, int n_workers, rp_error *err) {
         st->n_shares = shares_of(st, n_workers);
         for (int lot = 0; lot < MAX_LOTS; lot++) atomic_init(&st->n_taken[lot], 0);
         st->has_barrier = false;
-        find_copies(s, st);
+        st->is_repeated = false;
+        forget_own(st);
         if (n_workers == 1 || s->n_steps == 1) continue; /* nothing to wait for */
         decide_repeat(s, st);
         int n = accesses_of(st, a);

@@ -98,17 +98,6 @@ static void chains(int rows, const tile_args *a) {
     }
 }
 
-/* Any number of rows, as even tiles. */
-static void chain_rows(int64_t n_rows, tile_args a) {
-    int64_t n_tiles = (n_rows + CHAIN_ROWS - 1) / CHAIN_ROWS;
-    for (int64_t i = 0; i < n_tiles; i++) {
-        int64_t rows = n_rows * (i + 1) / n_tiles - n_rows * i / n_tiles;
-        chains((int)rows, &a);
-        a.x += (size_t)rows * a.x_stride;
-        a.c += (size_t)rows * a.c_stride;
-    }
-}
-
 /* Sums of tiles over panels `panel_stride` floats apart, `n_panels` of them. */
 static void tile_panels(int64_t n_rows, tile_args a, const float *w, int64_t panel_stride,
                         int64_t n_panels) {
@@ -149,7 +138,7 @@ static void block_scores(const attention *at, const span *s, int64_t block, int6
         for (int p = 0; p < AT_STEP / 16; p += TILE_PANELS) {
             for (int i = 0; i < TILE_PANELS; i++) a.w[i] = at->kv + (p + i) * 16 * at->d_pad;
             a.c = at->score + j + p * 16, a.c_stride = AT_BLOCK;
-            chain_rows(n_rows, a);
+            even_tiles(chains, CHAIN_ROWS, n_rows, a);
         }
     }
 }

@@ -23,6 +23,23 @@ V16_INLINE int lone_width(int n_heads) {
     return n < LONE_WIDTH ? n : LONE_WIDTH;
 }
 
+/* Calls one instance of an inline function per dtype and number of heads, at most LONE_HEADS. */
+#define LONE_CALL(function, dtype, n_heads, ...)                                                   \
+    switch (n_heads) {                                                                             \
+    case 1:                                                                                        \
+        KV_CALL(function, dtype, 1, __VA_ARGS__)                                                   \
+        break;                                                                                     \
+    case 2:                                                                                        \
+        KV_CALL(function, dtype, 2, __VA_ARGS__)                                                   \
+        break;                                                                                     \
+    case 3:                                                                                        \
+        KV_CALL(function, dtype, 3, __VA_ARGS__)                                                   \
+        break;                                                                                     \
+    default:                                                                                       \
+        KV_CALL(function, dtype, LONE_HEADS, __VA_ARGS__)                                          \
+        break;                                                                                     \
+    }
+
 /* Asks for rows some time before they are wanted, in the second cache: few lines can be on their
  * way to the first one at a time. */
 static void fetch_rows(const attention *at, rp_dtype dtype, const kv_rows *rows) {
@@ -62,8 +79,9 @@ V16_INLINE void lone_chains(rp_dtype dtype, int n_heads, const attention *at, co
     }
 }
 
-V16_INLINE void lone_scores_n(rp_dtype dtype, int n_heads, const attention *at, const float *q,
-                              const kv_rows *k, float *score) {
+/* Scores of 16 positions. */
+V16_INLINE void lone_scores(rp_dtype dtype, int n_heads, const attention *at, const float *q,
+                            const kv_rows *k, float *score) {
     float chain[LONE_HEADS][KV_ROWS][16];
     lone_chains(dtype, n_heads, at, q, k, chain);
     for (int h = 0; h < n_heads; h++) {
@@ -72,25 +90,6 @@ V16_INLINE void lone_scores_n(rp_dtype dtype, int n_heads, const attention *at, 
         v16_transpose(m);
         UNROLL for (int c = 0; c < 16; c++) sum = v16_add(sum, m[c]);
         v16_store(score + h * AT_BLOCK, sum);
-    }
-}
-
-/* Scores of 16 positions for up to LONE_HEADS heads. */
-V16_INLINE void lone_scores(rp_dtype dtype, int64_t n_heads, const attention *at, const float *q,
-                            const kv_rows *k, float *score) {
-    switch (n_heads) {
-    case 1:
-        lone_scores_n(dtype, 1, at, q, k, score);
-        break;
-    case 2:
-        lone_scores_n(dtype, 2, at, q, k, score);
-        break;
-    case 3:
-        lone_scores_n(dtype, 3, at, q, k, score);
-        break;
-    default:
-        lone_scores_n(dtype, 4, at, q, k, score);
-        break;
     }
 }
 
@@ -105,7 +104,7 @@ static void lone_block_scores(const attention *at, const span *s, int64_t block,
         kv_rows next = rows_from(at, s, is_last ? 2 : 1, block + (is_last ? begin : j + KV_ROWS));
         fetch_rows(at, at->op->in[is_last ? 2 : 1].dtype, &next);
         for (int64_t h = 0; h < at->group; h += LONE_HEADS)
-            KV_CALL(lone_scores, dtype, at->group - h, at, at->q + h * at->d_pad, &k,
+            LONE_CALL(lone_scores, dtype, at->group - h, at, at->q + h * at->d_pad, &k,
                     at->score + h * AT_BLOCK + j)
         k = next;
     }
@@ -132,33 +131,15 @@ V16_INLINE void lone_columns(rp_dtype dtype, int n_heads, int n, const attention
         v16_store(part + h * at->d_pad + i + 16 * x, sum[h][x]);
 }
 
-V16_INLINE void lone_values_n(rp_dtype dtype, int n_heads, const attention *at, const kv_rows *v,
-                              const float *weight, int64_t from, int64_t to, float *part) {
+/* part[h] += the weighted sum of V rows [from, to) */
+V16_INLINE void lone_values(rp_dtype dtype, int n_heads, const attention *at, const kv_rows *v,
+                            const float *weight, int64_t from, int64_t to, float *part) {
     const int n = lone_width(n_heads);
     int64_t i = 0;
     for (; i + 16 * n <= at->d; i += 16 * n)
         lone_columns(dtype, n_heads, n, at, v, weight, from, to, i, i + 16 * n, part);
     for (; i < at->d; i += 16)
         lone_columns(dtype, n_heads, 1, at, v, weight, from, to, i, at->d, part);
-}
-
-/* part[h] += the weighted sum of V rows [from, to) for up to LONE_HEADS heads. */
-V16_INLINE void lone_values(rp_dtype dtype, int64_t n_heads, const attention *at, const kv_rows *v,
-                            const float *weight, int64_t from, int64_t to, float *part) {
-    switch (n_heads) {
-    case 1:
-        lone_values_n(dtype, 1, at, v, weight, from, to, part);
-        break;
-    case 2:
-        lone_values_n(dtype, 2, at, v, weight, from, to, part);
-        break;
-    case 3:
-        lone_values_n(dtype, 3, at, v, weight, from, to, part);
-        break;
-    default:
-        lone_values_n(dtype, 4, at, v, weight, from, to, part);
-        break;
-    }
 }
 
 /* part[h] += the weighted sum of V rows first <= j < n */
@@ -173,7 +154,7 @@ static void lone_block_values(const attention *at, const span *s, int64_t block,
             rows_from(at, s, is_last ? 1 : 2, block + (is_last ? AT_BLOCK : j + KV_ROWS));
         fetch_rows(at, at->op->in[is_last ? 1 : 2].dtype, &next);
         for (int64_t h = 0; h < at->group; h += LONE_HEADS)
-            KV_CALL(lone_values, dtype, at->group - h, at, &v, at->score + h * AT_BLOCK + j,
+            LONE_CALL(lone_values, dtype, at->group - h, at, &v, at->score + h * AT_BLOCK + j,
                     max_i64(0, first - j), min_i64(KV_ROWS, n - j), at->part + h * at->d_pad)
         v = next;
     }

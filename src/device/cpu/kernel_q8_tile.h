@@ -1,9 +1,9 @@
 /* Tiles of whole numbers: rows of rounded activations times a few panels. Part of kernels.h.
  *
  * Up to 256 columns of the panels are unpacked once into cells of bytes (or of 16 bits, for x taken
- * whole: see DOT_WIDE), scales and mins; then
- * every few rows go over them with their parts in registers. The sums, F32, lie in memory: they are
- * touched once per group. kernel_q8.h says what is computed, in which order. */
+ * whole: see DOT_WIDE), scales and mins; then every few rows go over them with their parts in
+ * registers. The sums, F32, lie in memory: they are touched once per group. kernel_q8.h says what
+ * is computed, in which order. */
 
 enum {
     Q8_CELLS = 256 / 2 * RP__PANEL_CELL, /* bytes per panel, at two columns per cell */
@@ -260,8 +260,8 @@ V16_INLINE void q8_tile_n(int rows, q8_kind kind, const q8_args *a) {
     }
 }
 
-/* One instance per kind. Where pairs fill up before a group ends, runs are of two cells in a group of
- * 16 and of four in one of 32, or of one whose bytes are signed. */
+/* One instance per kind. Where pairs fill up before a group ends, runs are of two cells in a group
+ * of 16 and of four in one of 32, or of one whose bytes are signed. */
 V16_INLINE void q8_tile_of(int rows, rp__panel_traits t, int n_digits, const q8_args *a) {
     const bool is_signed_q = is_signed(t) && !DOT_BIAS && !is_wide(n_digits);
     const bool is_one_run = !DOT_PAIRS || is_wide(n_digits) || 4 * dot_run(t) == t.group;

@@ -146,7 +146,8 @@ static const x_layout wide_layout = {2 * RP__PANEL_CHUNK, 0, 1, 1};
 /* From a row of Q16. */
 static void widen_row(const uint8_t *x, int64_t k, uint8_t *to) {
     for (int64_t c = 0; c < k / RP__PANEL_CHUNK; c++, x += rp__dtype_block_bytes(RP_Q16)) {
-        const int8_t *low = (const int8_t *)x + RP__Q16_LOW, *high = (const int8_t *)x + RP__Q16_HIGH;
+        const int8_t *low = (const int8_t *)x + RP__Q16_LOW;
+        const int8_t *high = (const int8_t *)x + RP__Q16_HIGH;
         int16_t v[RP__PANEL_CHUNK];
         for (int i = 0; i < RP__PANEL_CHUNK; i++) v[i] = (int16_t)(RP__Q16_BASE * high[i] + low[i]);
         memcpy(to + (size_t)c * sizeof v, v, sizeof v);

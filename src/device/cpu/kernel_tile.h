@@ -461,15 +461,20 @@ static void tile(int rows, const tile_args *a) {
     }
 }
 
-/* Any number of rows, as even tiles: a last tile of one row would run at a fraction of the speed.
- */
-static void tile_rows(int64_t n_rows, tile_args a) {
-    int64_t n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS;
+/* Any number of rows, as even tiles of at most `most`: a last tile of one row would run at a
+ * fraction of the speed. */
+V16_INLINE void even_tiles(void (*run)(int rows, const tile_args *a), int64_t most, int64_t n_rows,
+                           tile_args a) {
+    int64_t n_tiles = (n_rows + most - 1) / most;
     for (int64_t i = 0; i < n_tiles; i++) {
         int64_t rows = n_rows * (i + 1) / n_tiles - n_rows * i / n_tiles;
-        tile((int)rows, &a);
+        run((int)rows, &a);
         a.x += (size_t)rows * a.x_stride;
         a.c += (size_t)rows * a.c_stride;
         if (a.x_sums) a.x_sums += rows;
     }
+}
+
+static void tile_rows(int64_t n_rows, tile_args a) {
+    even_tiles(tile, TILE_ROWS, n_rows, a);
 }

@@ -1,5 +1,5 @@
-/* The fast bodies for AVX-512 with VNNI, whose integer dot products take four bytes per lane at once.
- * Everything else is as in kernels_avx512.c. */
+/* The fast bodies for AVX-512 with VNNI, whose integer dot products take four bytes per lane at
+ * once. Everything else is as in kernels_avx512.c. */
 #define KERNEL_SET          rp__body_avx512vnni
 #define KERNEL_NAME         "avx512vnni"
 #define KERNEL_IS_AVAILABLE rp__isa_has_avx512vnni

@@ -40,9 +40,9 @@ enum { DOT_IN_STEPS = 1 };
 enum { DOT_IN_STEPS = 0 };
 #endif
 
-/* Where DOT_WIDE is defined, tiles multiply numbers of two digits whole instead: dot_wide takes cells
- * of 64 bytes, two weights of 16 bits per lane (w64_wide makes them), against two 16-bit numbers.
- * An instruction then does as much as one for bytes, and pairs need no gathering. */
+/* Where DOT_WIDE is defined, tiles multiply numbers of two digits whole instead: dot_wide takes
+ * cells of 64 bytes, two weights of 16 bits per lane (w64_wide makes them), against two 16-bit
+ * numbers. An instruction then does as much as one for bytes, and pairs need no gathering. */
 #if (defined(V16_AVX512) || defined(V16_AVX2)) && !defined(DOT_VNNI)
 #define DOT_WIDE 1
 #endif

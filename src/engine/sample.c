@@ -166,10 +166,15 @@ static rp__candidate pop(rp__candidate *heap, size_t *n) {
 
 /* Tokens in descending order, as far as they are asked for: chunks of the row by their largest, and
  * the candidates of chunks that were opened. */
-static void begin_order(rp__sampler *s, const float *logits) {
-    int32_t n_chunks = rp__row_chunks(s->n_vocab);
+static void begin_row(rp__sampler *s, const float *logits) {
     s->row = logits;
     s->top = rp__row_tops(logits, s->n_vocab, s->tops);
+    s->is_ordered = false;
+}
+
+static void begin_order(rp__sampler *s) {
+    int32_t n_chunks = rp__row_chunks(s->n_vocab);
+    s->is_ordered = true;
     s->n_candidates = s->n_chunks = s->n_best = 0;
     for (int32_t i = 0; i < n_chunks; i++)
         if (s->tops[i] > -INFINITY) s->chunks[s->n_chunks++] = (rp__candidate){s->tops[i], i};
@@ -184,6 +189,7 @@ static void open_chunk(rp__sampler *s) {
 
 /* False when there are not more than i tokens that can be drawn; else best[i] is one. */
 static bool has_best(rp__sampler *s, size_t i) {
+    if (!s->is_ordered) begin_order(s);
     for (; s->n_best <= i; s->n_best++) {
         while (s->n_chunks && (!s->n_candidates || s->chunks[0].logit >= s->candidates[0].logit))
             open_chunk(s);
@@ -244,7 +250,7 @@ static int32_t draw_from_best(rp__sampler *s, const rp_sampling *p, size_t limit
 }
 
 static int32_t draw(rp__sampler *s, const float *logits, const rp_sampling *p, double u) {
-    begin_order(s, logits);
+    begin_row(s, logits);
     if (!isfinite(s->top)) /* the first token stands for a broken row */
         return rp__row_argmax(logits, s->n_vocab);
     size_t n = (size_t)s->n_vocab;
@@ -262,7 +268,7 @@ int32_t rp__sampler_choose(rp__sampler *s, const float *logits, const rp_samplin
 
 float rp__sampler_logprobs(rp__sampler *s, const float *logits, int32_t id, rp_top_logprob *top,
                            size_t n_top) {
-    begin_order(s, logits);
+    begin_row(s, logits);
     double norm = (double)s->top + log(rp__row_sum(logits, s->n_vocab, s->top, 1, NULL));
     for (size_t i = 0; i < n_top; i++) {
         rp__candidate c = has_best(s, i) ? s->best[i] : (rp__candidate){-INFINITY, 0};

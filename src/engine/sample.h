@@ -2,8 +2,8 @@
  * step: the same request gives the same tokens whoever else is served.
  *
  * Order: logit bias, penalties, temperature, top-k, top-p, min-p, draw. Ties go to the lower id.
- * Sums of weights in a fixed order. Random numbers: Philox 4x32-10 (Salmon et al. 2011), counter = index of
- * the token in the answer, key = seed. */
+ * Sums of weights in a fixed order. Random numbers: Philox 4x32-10 (Salmon et al. 2011), counter =
+ * index of the token in the answer, key = seed. */
 #ifndef RP_ENGINE_SAMPLE_H
 #define RP_ENGINE_SAMPLE_H
 
@@ -29,6 +29,7 @@ typedef struct rp__sampler {
     rp__candidate *chunks, *candidates; /* heaps: unopened chunks by their tops, [V] tokens */
     rp__candidate *best;                /* [V] tokens in order */
     size_t n_chunks, n_candidates, n_best;
+    bool is_ordered; /* the heaps are the row's */
 } rp__sampler;
 
 /* True when the next token is always that of the largest logit. */

@@ -401,8 +401,8 @@ static rp_status run_steps(rp__stepper *s, rp__choice *c, rp_error *err) {
 }
 
 /* A capture is refused once for each segment at most, and once for each program whose graphs make
- * room; what it wrote is undefined, so all inputs are written again and all steps made
- * again. A failure leaves them unknown too. */
+ * room; what it wrote is undefined, so all inputs are written again and all steps made again. A
+ * failure leaves them unknown too. */
 static rp_status run_bucket(rp__stepper *s, rp__choice *c, const rp__program *p, rp_error *err) {
     stage_inputs(s, p);
     RP_TRY(write_inputs(s, p, err));

@@ -43,8 +43,8 @@ typedef struct rp__stepper {
     unsigned char *staging; /* the inputs of a step as the device gets them */
     unsigned char *known;   /* as they stand on the device: what is the same is not written again */
     size_t n_known;         /* bytes of it; 0: nothing is known */
-    const float *logits;    /* [n_rows, V] of the last step: on a device in the host's memory there */
-    float *read_logits;     /* else [max_seqs, V] here */
+    const float *logits;    /* [n_rows, V] of the last step */
+    float *read_logits;     /* [max_seqs, V], where the device's memory is not the host's */
     int32_t n_steps;        /* that the last visit made, of those that were wanted */
     int32_t *best;          /* [n_steps, n_rows] the best token of each row, when has_best */
     float *part_logits;     /* [max_seqs, V] of a part of it */
@@ -68,8 +68,8 @@ void rp__stepper_clear(rp__stepper *s);
 /* Copies a KV block, before the step that is run next. */
 rp_status rp__stepper_copy_block(rp__stepper *s, int32_t from, int32_t to, rp_error *err);
 
-/* Runs s->batch. On success s->logits has n_rows rows of V, until the next step, or s->best as many tokens. n_tokens <=
- * max_tokens, n_seqs and n_rows <= max_seqs.
+/* Runs s->batch. On success s->logits has n_rows rows of V, until the next step, or s->best as many
+ * tokens. n_tokens <= max_tokens, n_seqs and n_rows <= max_seqs.
  *
  * With batch.n_steps > 1, which wants one token of every sequence, all rows, is_greedy, and KV
  * blocks for as many positions: that step and those after it, each with the tokens that the one

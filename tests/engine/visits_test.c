@@ -102,9 +102,19 @@ RP_TEST(visits, ops_on_the_host_make_visits_of_one) {
     }
 }
 
+static void check_same_end(rp_engine *one, rp_engine *e, const rp_request_options *o) {
+    static rp_answer wanted, found;
+    answer_one(one, *o, &wanted);
+    answer_one(e, *o, &found);
+    rp_answer_assert_same(&found, &wanted);
+    assert_int_equal(found.finish, wanted.finish);
+    assert_int_equal(found.usage.n_generated, wanted.usage.n_generated);
+    if (o->n_stop_ids) assert_int_equal(found.finish, RP_FINISH_STOP);
+}
+
 /* An end in the middle of a visit: what the device picked after it is dropped. */
 RP_TEST(visits, an_answer_ends_where_it_ends) {
-    static rp_answer plain, found;
+    static rp_answer plain;
     rp_engine *one = rp_answer_engine(visiting("", 1)),
               *e = rp_answer_engine(visiting(devices[0], VISIT));
     int32_t ids[8];
@@ -115,12 +125,7 @@ RP_TEST(visits, an_answer_ends_where_it_ends) {
         o = greedy(0, ids);
         o.stop_ids = &stop;
         o.n_stop_ids = 1;
-        static rp_answer wanted;
-        answer_one(one, o, &wanted);
-        answer_one(e, o, &found);
-        rp_answer_assert_same(&found, &wanted);
-        assert_int_equal(found.finish, RP_FINISH_STOP);
-        assert_int_equal(found.usage.n_generated, wanted.usage.n_generated);
+        check_same_end(one, e, &o);
     }
     for (size_t at = 2; at + 3 < plain.n_text; at += 3) {
         char text[3] = {plain.text[at], plain.text[at + 1], 0};
@@ -128,11 +133,7 @@ RP_TEST(visits, an_answer_ends_where_it_ends) {
         o = greedy(0, ids);
         o.stop = &stop;
         o.n_stop = 1;
-        static rp_answer wanted;
-        answer_one(one, o, &wanted);
-        answer_one(e, o, &found);
-        rp_answer_assert_same(&found, &wanted);
-        assert_int_equal(found.finish, wanted.finish);
+        check_same_end(one, e, &o);
     }
     rp_engine_destroy(one);
     rp_engine_destroy(e);

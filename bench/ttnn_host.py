@@ -3,7 +3,8 @@
 
     bench/ttnn_host.py [-n TOKENS] [-s STEPS] [MODEL]
 
-STEPS above 1: the device feeds its tokens back itself (--num-scheduler-steps), so many steps per visit of the host.
+STEPS above 1: the device feeds its tokens back itself (--num-scheduler-steps), so many steps per
+visit of the host.
 
 Without REPRISE_TTNN_PYTHON the stand-in of the tests serves, whose "device" is numpy in the same process: what is left
 when its work is taken off is the cost of Reprise, the socket and Python. The time of a step is that of the whole answer

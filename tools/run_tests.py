@@ -107,7 +107,7 @@ def run_corpora(build, totals, emulator=()):
 
 
 # What qemu-user, about fifteen times as slow as the machine, does in a minute or two.
-QUICK = "api. bad_ base. cpu. cpu_panel. cpu_script. -cpu.corpus".split()
+QUICK = "api. bad_ base. cpu. cpu_panel. cpu_script. row. sample. -cpu.corpus".split()
 # Processors that qemu-user plays, and filters of the C tests there: the first has all instructions,
 # the others are for the choice of bodies.
 CHOICE = ["corpus.products", "cpu.every_machine", "cpu.options"]

@@ -61,9 +61,10 @@ extern "C" {
  * EXPERT_SUM     in  x [T,k,N], weights [T,k];  out y [T,N];  y = sum over k in order
  * ARGMAX         in  x [R,V];  out ids [R] I32;  ties: lowest index; NaN never wins unless all are
  *                NaN (then 0)
- * TOPK           in  x [R,V];  out values [R,k], ids [R,k] I32;  descending; ties: lower index first
- * SAMPLE         in  x [R,V], u [R] in [0,1), temperature [R] > 0;  out ids [R] I32;  the first index
- *                at which the running sum of softmax(x / temperature) exceeds u
+ * TOPK           in  x [R,V];  out values [R,k], ids [R,k] I32
+ *                descending; ties: lower index first
+ * SAMPLE         in  x [R,V], u [R] in [0,1), temperature [R] > 0;  out ids [R] I32
+ *                the first index at which the running sum of softmax(x / temperature) exceeds u
  * ADVANCE        in  x [T] I32;  out y [T] I32;  y = x + step
  * FEED           in  x [T] I32, past [W,T] I32;  out ids [T] I32, past' [W,T] I32 (may be past)
  *                ids = x; the rows of past move up by one, the first is gone, x is the last
@@ -89,9 +90,9 @@ extern "C" {
  *         sums[j] as Q8_K, in 32 bits
  *
  * A block whose 127 / amax (32639 / amax) overflows has q = 0 (and Q8_K d = 0); one with a NaN or
- * infinity has d = s = NaN, q = 0. Weights Q4_0, Q5_0, Q8_0 and IQ4_NL take Q8_0; Q4_1 and Q5_1 take
- * Q8_1; Q2_K .. Q6_K take Q8_K; all of these take Q16. With w = scale * q + min in groups of 32 or
- * 16 columns (q with its zero point taken off), a product is then, group by group,
+ * infinity has d = s = NaN, q = 0. Weights Q4_0, Q5_0, Q8_0 and IQ4_NL take Q8_0; Q4_1 and Q5_1
+ * take Q8_1; Q2_K .. Q6_K take Q8_K; all of these take Q16. With w = scale * q + min in groups of 32
+ * or 16 columns (q with its zero point taken off), a product is then, group by group,
  *
  *   y = sum of (scale * d) * (sum of w.q * x.q) + min * (Q8_1: s; Q8_K, Q16: d * the group's sums)
  *

@@ -281,9 +281,8 @@ RP_API rp_status rp_request_next(rp_request *request, int timeout_ms, rp_event *
  * text so far, too). */
 RP_API rp_status rp_request_wait(rp_request *request, char **text, rp_usage *usage, rp_error *err);
 
-RP_API void rp_request_cancel(
-    rp_request *request); /* ends within one step, or visit of scheduler_steps;
-                                     DONE with RP_FINISH_CANCELLED follows */
+/* Ends within one step, or visit of scheduler_steps; DONE with RP_FINISH_CANCELLED follows. */
+RP_API void rp_request_cancel(rp_request *request);
 /* Cancels if needed, waits for the end, frees. In a callback, its own or another's, it does not
  * wait: no event follows, and the engine frees the request when it has ended. NULL is fine. */
 RP_API void rp_request_release(rp_request *request);

@@ -1,8 +1,8 @@
 /* The Llama family: pre-norm decoder, RMS norm, RoPE, grouped-query attention, gated SiLU MLP.
  *
  * Members and where they differ:
- *   llama      Llama 2 and 3, SmolLM2, Mistral: no biases unless the file has them; Mistral may have
- *              a sliding window
+ *   llama      Llama 2 and 3, SmolLM2, Mistral: no biases unless the file has them; Mistral may
+ *              have a sliding window
  *   mistral    config.json's name for Mistral; its GGUF says llama
  *   qwen2      biases on q, k, v; NeoX-style rope in GGUF too; window from max_window_layers on, if
  *              switched on

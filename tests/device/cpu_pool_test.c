@@ -47,10 +47,10 @@ static void pass_round(void *arg, int worker, int n_workers) {
     long seen = 0;
     for (int round = 1; round <= 50; round++) {
         t->plain[worker] = round * 100 + worker;
-        rp__pool_barrier(t->pool, worker);
+        rp__pool_barrier(t->pool, worker, NULL);
         int next = (worker + 1) % n_workers;
         seen += t->plain[next] != round * 100 + next;
-        rp__pool_barrier(t->pool, worker);
+        rp__pool_barrier(t->pool, worker, NULL);
     }
     if (seen) t->n_bad = 1;
 }

@@ -166,10 +166,10 @@ RP_TEST(cpu_script, random_scripts_equal_serial_execution) {
 
 /* ---- long ops: parts that workers take as they come ---- */
 
-enum { MOST_PARTS = 64 };
+enum { MOST_UNITS = 1024 };
 
 static struct {
-    atomic_int n_done[MOST_PARTS], n_all, n_parts;
+    atomic_int n_done[MOST_UNITS], n_all, n_units;
     atomic_bool has_begun, was_helped;
     bool is_slow; /* another thread than the first does one part, after all the others */
     pthread_t first;
@@ -186,15 +186,15 @@ static void be_slow(const rp__body_args *a) {
         for (int i = 0; i < 20000 && !atomic_load(&parts.has_begun); i++) usleep(1000);
     } else {
         atomic_store(&parts.has_begun, true);
-        if (comes_true(&parts.n_all, a->n_workers - 1)) atomic_store(&parts.was_helped, true);
+        if (comes_true(&parts.n_all, a->of - (a->to - a->from))) atomic_store(&parts.was_helped, true);
     }
 }
 
 static void count_part(const rp__body_args *a) {
     if (parts.is_slow) be_slow(a);
-    atomic_fetch_add(&parts.n_done[a->worker % MOST_PARTS], 1);
-    atomic_fetch_add(&parts.n_all, 1);
-    atomic_store(&parts.n_parts, a->n_workers);
+    for (int i = a->from; i < a->to; i++) atomic_fetch_add(&parts.n_done[i % MOST_UNITS], 1);
+    atomic_fetch_add(&parts.n_all, a->to - a->from);
+    atomic_store(&parts.n_units, a->of);
 }
 
 static void run_parts(int n_workers, int n_steps, int n_runs) {
@@ -216,8 +216,8 @@ RP_TEST(cpu_script, every_part_of_a_long_op_is_run_once) {
     for (int n = 2; n <= 11; n++) {
         memset(&parts, 0, sizeof parts);
         run_parts(n, 2, 20);
-        assert_true(parts.n_parts > n);
-        for (int i = 0; i < parts.n_parts; i++) assert_int_equal(parts.n_done[i], 2 * 20);
+        assert_true(parts.n_units > n);
+        for (int i = 0; i < parts.n_units; i++) assert_int_equal(parts.n_done[i], 2 * 20);
     }
 }
 
@@ -227,7 +227,7 @@ RP_TEST(cpu_script, parts_of_a_slow_worker_are_taken_by_others) {
     parts.first = pthread_self();
     run_parts(2, 1, 1);
     assert_true(parts.was_helped);
-    assert_int_equal(parts.n_all, parts.n_parts);
+    assert_int_equal(parts.n_all, parts.n_units);
 }
 
 RP_TEST(cpu_script, replay_allocates_nothing_and_reads_live_rows_then) {

@@ -26,17 +26,18 @@ static void *scratch_for(const rp_op *op) {
     return p;
 }
 
-/* Variant v: v + 1 workers, run one after the other, the last first. */
+/* Variant v: v + 1 units, half of what is left at a time, the last first. */
 static rp_status run_bodies(corpus_machine *m, corpus_placed *p, int variant, rp_error *err) {
     (void)err;
     const rp__body_set *set = m->user;
-    rp__body_args a = {.op = &p->op, .n_workers = variant + 1};
+    rp__body_args a = {.op = &p->op, .of = variant + 1, .n_workers = variant + 1};
     for (int j = 0; j < p->op.n_in; j++)
         a.in[j] = p->in[j].bytes ? p->in[j].bytes + p->op.in[j].offset : NULL;
     for (int i = 0; i < p->op.n_out; i++)
         a.out[i] = p->out[i].bytes ? p->out[i].bytes + p->op.out[i].offset : NULL;
     a.n_live = p->op.live.n_dims ? p->n_live : rp__op_rows(&p->op);
-    for (a.worker = a.n_workers - 1; a.worker >= 0; a.worker--) {
+    for (a.to = a.of; a.to > 0; a.to = a.from) {
+        a.from = a.to - (a.to + 1) / 2;
         a.scratch = scratch_for(&p->op);
         set->fn[p->op.kind](&a);
         free(a.scratch);
@@ -164,7 +165,7 @@ static rp__body_fn spoiled;
 static void spoil(const rp__body_args *a) {
     spoiled(a);
     const rp_tensor *t = &a->op->out[a->op->n_out - 1];
-    if (a->n_live == 0 || rp__tensor_elems(t) == 0 || a->worker) return;
+    if (a->n_live == 0 || rp__tensor_elems(t) == 0 || a->from) return;
     uint8_t *last = (uint8_t *)a->out[a->op->n_out - 1] + rp__tensor_item_bytes(t) - 1;
     last[0] ^= 0x40; /* the exponent of a float, a high bit of an index */
 }

@@ -2,8 +2,8 @@
  * by the cpu device, and by emu, which runs them on its own memory. Pure functions of the operands;
  * no allocation.
  *
- * A body is called once for each of n_workers parts, some of them maybe one after the other on one
- * thread; together they write every output exactly once. Bits do not depend on n_workers: each
+ * A body is called for each of some parts, one after the other on one thread or on several at once;
+ * together they write every output exactly once. Bits do not depend on how an op is parted: each
  * output element is made in one part, in one fixed order. */
 #ifndef RP_DEVICE_CPU_BODY_H
 #define RP_DEVICE_CPU_BODY_H
@@ -19,7 +19,8 @@ typedef struct rp__body_args {
     void *scratch;  /* this worker's own, rp__body_scratch bytes, 64-byte aligned */
     void *shared; /* all workers' common scratch, rp__body_shared bytes, 64-byte aligned; NULL: one
                      phase only */
-    int worker, n_workers;
+    int from, to, of; /* this part: units [from, to) of that many */
+    int n_workers;    /* there are to share the op out among, and as often as they like */
 } rp__body_args;
 
 typedef void (*rp__body_fn)(const rp__body_args *a);

@@ -368,8 +368,8 @@ static void fast_attention(const rp__body_args *a) {
     }
     for (int64_t t = 0; t < a->n_live;) {
         span s = span_at(&at, t);
-        for (s.kv = 0; s.kv < at.n_kv; s.kv++)
-            if (turn++ % a->n_workers == a->worker) attend(&at, &s);
+        for (s.kv = 0; s.kv < at.n_kv; s.kv++, turn++)
+            if (turn % a->of >= a->from && turn % a->of < a->to) attend(&at, &s);
         t += s.n_tokens;
     }
 }

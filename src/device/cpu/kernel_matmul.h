@@ -148,13 +148,17 @@ static void matmul_block(const matmul *m, const sink *s, const float *x, size_t 
                          a.c + (size_t)r * a.c_stride + p * RP__PANEL_ROWS);
 }
 
-/* Rows are cut so that every worker has something to do also when there are few panels. */
+/* Rows are cut so that every worker has something to do also when there are few panels: so many
+ * pieces of work, for one may be slower than the others. */
+enum { LEAST_ITEMS = 8 };
+
 static void matmul_tiled(const rp__body_args *a, const matmul *m, const sink *s) {
     const rp_tensor *tx = &a->op->in[0];
     int64_t n_groups = (m->n_panels + TILE_PANELS - 1) / TILE_PANELS;
     int64_t n_cuts = (a->n_live + TC - 1) / TC;
     int64_t most_cuts = (a->n_live + TILE_ROWS - 1) / TILE_ROWS;
-    if (n_cuts * n_groups < 2 * a->n_workers) n_cuts = 2 * a->n_workers / n_groups;
+    if (n_cuts * n_groups < LEAST_ITEMS * a->n_workers)
+        n_cuts = LEAST_ITEMS * a->n_workers / n_groups;
     n_cuts = max_i64(1, min_i64(n_cuts, most_cuts));
     if ((a->n_live + n_cuts - 1) / n_cuts > TC) n_cuts = (a->n_live + TC - 1) / TC;
     ref_share items = ref_split(a, n_cuts * n_groups);

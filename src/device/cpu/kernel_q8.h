@@ -307,7 +307,7 @@ static void q8_tiled(const rp__body_args *a, const matmul *m, const sink *s) {
     const int64_t most = is_wide(l.n_digits) ? rp__panel_wide_rows(m->k) : Q8_TC;
     int64_t n_least = (a->n_live + most - 1) / most;
     int64_t rows = ((a->n_live + n_least - 1) / n_least + Q8_ROWS - 1) / Q8_ROWS * Q8_ROWS;
-    while (rows > Q8_ROWS && (a->n_live + rows - 1) / rows * n_groups < 2 * a->n_workers)
+    while (rows > Q8_ROWS && (a->n_live + rows - 1) / rows * n_groups < LEAST_ITEMS * a->n_workers)
         rows -= Q8_ROWS;
     int64_t n_cuts = (a->n_live + rows - 1) / rows, cut_before = -1;
     ref_share items = ref_split(a, n_cuts * n_groups);

@@ -65,12 +65,25 @@ static void sleep_until(rp__pool *pool, const atomic_uint *value, unsigned want)
     pthread_mutex_unlock(&pool->mutex);
 }
 
-static void wait_until(rp__pool *pool, const atomic_uint *value, unsigned want, uint64_t spin_us) {
+/* Between two looks: a few lines into the second-level cache, which takes as long as memory does,
+ * or just a moment. */
+static void pass_time(rp__pool_soon *soon) {
+    enum { LINE = 64, LINES = 4 };
+    if (!soon || soon->n_bytes < LINES * LINE) {
+        relax();
+        return;
+    }
+    for (int i = 0; i < LINES; i++) __builtin_prefetch(soon->at + i * LINE, 0, 2);
+    soon->at += LINES * LINE, soon->n_bytes -= LINES * LINE;
+}
+
+static void wait_until(rp__pool *pool, const atomic_uint *value, unsigned want, uint64_t spin_us,
+                       rp__pool_soon *soon) {
     uint64_t start = 0;
     for (;;) {
         for (int i = 0; i < LOOKS; i++) {
             if (!is_before(value, want, memory_order_acquire)) return;
-            relax();
+            pass_time(soon);
         }
         uint64_t now = rp__clock_ns();
         if (!start) start = now;
@@ -93,24 +106,24 @@ static bool have_arrived(const rp__pool *pool, unsigned turn) {
     return true;
 }
 
-void rp__pool_barrier(rp__pool *pool, int worker) {
+void rp__pool_barrier(rp__pool *pool, int worker, rp__pool_soon *soon) {
     if (pool->n_threads == 1) return;
     unsigned turn = atomic_fetch_add(&pool->workers[worker].arrived, 1) + 1;
     if (have_arrived(pool, turn))
         wake(pool); /* the last to come, or one of several at once */
     else
         for (int i = 0; i < pool->n_threads; i++)
-            wait_until(pool, &pool->workers[i].arrived, turn, JOB_SPIN_US);
+            wait_until(pool, &pool->workers[i].arrived, turn, JOB_SPIN_US, soon);
 }
 
 static void *worker_main(void *arg) {
     worker_state *w = arg;
     rp__pool *pool = w->pool;
     for (unsigned job = 1;; job++) {
-        wait_until(pool, &pool->n_jobs, job, IDLE_SPIN_US);
+        wait_until(pool, &pool->n_jobs, job, IDLE_SPIN_US, NULL);
         if (atomic_load_explicit(&pool->is_closing, memory_order_acquire)) return NULL;
         pool->fn(pool->arg, w->idx, pool->n_threads);
-        rp__pool_barrier(pool, w->idx);
+        rp__pool_barrier(pool, w->idx, NULL);
     }
 }
 
@@ -124,7 +137,7 @@ void rp__pool_run(rp__pool *pool, rp__pool_fn fn, void *arg) {
     pool->arg = arg;
     if (pool->n_threads > 1) begin_job(pool);
     fn(arg, 0, pool->n_threads);
-    rp__pool_barrier(pool, 0);
+    rp__pool_barrier(pool, 0, NULL);
 }
 
 int rp__pool_size(const rp__pool *pool) {

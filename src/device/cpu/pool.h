@@ -20,8 +20,15 @@ int rp__pool_size(const rp__pool *pool);
  * workers, and what they wrote is seen by the caller after. */
 void rp__pool_run(rp__pool *pool, rp__pool_fn fn, void *arg);
 
-/* Inside a job, by its worker: nobody leaves before all have come. */
-void rp__pool_barrier(rp__pool *pool, int worker);
+/* Bytes that a worker will read soon: it may ask the caches for them while it waits. */
+typedef struct rp__pool_soon {
+    const char *at;
+    size_t n_bytes; /* 0: nothing */
+} rp__pool_soon;
+
+/* Inside a job, by its worker: nobody leaves before all have come. What has been asked for is taken
+ * off `soon` (NULL: nothing). */
+void rp__pool_barrier(rp__pool *pool, int worker, rp__pool_soon *soon);
 
 /* Cores that this process may use: affinity, cgroup quota (v1 and v2), siblings of one core counted
  * once. At least 1. */

@@ -39,12 +39,12 @@ static inline int64_t ref_live_rows(const rp_tensor *t, int64_t n_live) {
     return t->dim[0] ? rp__tensor_rows(t) / t->dim[0] * n_live : 0;
 }
 
-/* This worker's share [from, to) of n things: neighbours, as even as can be. */
+/* This part's share [from, to) of n things: neighbours, as even as can be. */
 typedef struct ref_share {
     int64_t from, to;
 } ref_share;
 static inline ref_share ref_split(const rp__body_args *a, int64_t n) {
-    return (ref_share){n * a->worker / a->n_workers, n * (a->worker + 1) / a->n_workers};
+    return (ref_share){n * a->from / a->of, n * a->to / a->of};
 }
 
 /* Where KV_WRITE puts token t: block * S + offset. */

@@ -17,9 +17,18 @@ typedef struct access {
 
 enum { MAX_ACCESSES = RP_OP_MAX_IN + RP_OP_MAX_OUT + 2 };
 
-/* Shares of a long step lie in lots, one per worker where there are not more workers: who has taken
- * all of the own lot goes on with those of others. */
-enum { MAX_LOTS = 8, SHARES_EACH = 4 };
+/* A long step is cut into lots, one per worker where there are not more workers, and a lot into
+ * pieces: who has taken all of the own lot goes on with those of others. Even pieces are for ops
+ * whose parts differ; else each takes half of what is left for a worker, so that there are few, and
+ * the last ones, which are what others may have to wait for, are small. */
+enum { MAX_LOTS = 8, EVEN_EACH = 4, HALVED_EACH = 32, MAX_PIECES = 128 };
+
+typedef enum cut_kind { CUT_NOT, CUT_EVEN, CUT_HALVED, N_CUTS } cut_kind;
+
+typedef struct cut { /* of each lot */
+    unsigned n_pieces;
+    unsigned at[MAX_PIECES + 1]; /* piece p: units [at[p], at[p + 1]) */
+} cut;
 
 /* Where a worker but the first finds an operand: that many bytes into memory of its own. */
 enum { AT_HOME = -1, OWN_BYTES = 1 << 17 };
@@ -35,10 +44,11 @@ typedef struct step {
     bool is_repeated; /* every worker runs all of it for itself */
     int32_t own_in[RP_OP_MAX_IN], own_out[RP_OP_MAX_OUT]; /* or AT_HOME */
     rp__body_fn finish; /* of a split step in two phases; a barrier parts them */
-    unsigned n_shares;  /* 0: each worker has one share, its own */
-    /* Grows by one for every share taken and for every worker that finds none left: by the same in
+    cut_kind cut;       /* CUT_NOT: each worker has one part, its own */
+    /* Grows by one for every piece taken and for every worker that finds none left: by the same in
      * every run, so that nobody needs to set it back. */
     atomic_uint n_taken[MAX_LOTS];
+    size_t soon; /* where there is a barrier: the step whose weights are wanted next, or its own */
 } step;
 
 /* What workers but the first have a copy of: bytes that worker 0 has at `from`. */
@@ -49,12 +59,16 @@ typedef struct own_copy {
 
 enum { MAX_COPIES = 32 };
 
+#define NO_STEP ((size_t)-1)
+
 struct rp__script {
     const rp__body_set *set;
     step *steps;
     size_t n_steps, steps_cap;
     size_t scratch_each, shared, n_barriers, n_split;
     unsigned n_runs; /* since it was compiled, with the one under way */
+    unsigned n_lots;
+    cut cuts[N_CUTS];
     size_t own_bytes; /* of each worker, before its scratch */
     /* while compiling */
     access *seen; /* since the last barrier */
@@ -226,10 +240,26 @@ static int64_t work_of(const rp_op *op) {
 /* Cores differ in speed, and other programs take time from one of them. The first lot is a worker's
  * own so that the rows it works on stay in its cache. A step in two phases is shared out alike in
  * both. */
-static unsigned shares_of(const step *st, int n_workers) {
+static cut_kind cut_of(const step *st) {
     enum { LONG_FROM = 1 << 20 }; /* element operations: some ten microseconds */
-    bool is_long = st->op.kind == RP_OP_ATTENTION || work_of(&st->op) >= LONG_FROM;
-    return st->is_split && !st->finish && is_long ? (unsigned)n_workers * SHARES_EACH : 0;
+    if (!st->is_split || st->finish) return CUT_NOT;
+    if (st->op.kind == RP_OP_ATTENTION) return CUT_EVEN;
+    return work_of(&st->op) >= LONG_FROM ? CUT_HALVED : CUT_NOT;
+}
+
+static void make_cuts(rp__script *s, int n_workers) {
+    cut *even = &s->cuts[CUT_EVEN], *halved = &s->cuts[CUT_HALVED];
+    s->n_lots = n_workers < MAX_LOTS ? (unsigned)n_workers : MAX_LOTS;
+    unsigned each = ((unsigned)n_workers + s->n_lots - 1) / s->n_lots; /* workers per lot */
+    even->n_pieces = each * EVEN_EACH < MAX_PIECES ? each * EVEN_EACH : MAX_PIECES;
+    for (unsigned p = 0; p <= even->n_pieces; p++) even->at[p] = p;
+    const unsigned n = each * HALVED_EACH;
+    halved->n_pieces = 0;
+    for (unsigned at = 0; at < n && halved->n_pieces < MAX_PIECES;) {
+        halved->at[halved->n_pieces++] = at;
+        at += (n - at + 2 * each - 1) / (2 * each);
+    }
+    halved->at[halved->n_pieces] = n;
 }
 
 /* ---- steps that every worker repeats ----
@@ -314,6 +344,19 @@ static void decide_repeat(rp__script *s, step *st) {
     forget_own(st);
 }
 
+/* The matmul that comes next, a few steps on at most: while a worker waits it asks for
+ * the weights it will read first. */
+static size_t find_soon(const rp__script *s, size_t i) {
+    enum { STEPS = 8 };
+    for (size_t j = i; j < s->n_steps && j < i + STEPS; j++) {
+        const step *st = &s->steps[j];
+        if (!st->fn || st->op.kind != RP_OP_MATMUL) continue;
+        const rp_tensor *w = &st->op.in[1];
+        if (w->is_weight && w->n_dims == 2 && rp__panel_wants(w)) return j;
+    }
+    return NO_STEP;
+}
+
 static bool add_seen(rp__script *s, const access *a, int n) {
     if (s->n_seen + (size_t)n > s->seen_cap) {
         size_t cap = s->seen_cap ? s->seen_cap * 2 : 64;
@@ -337,6 +380,7 @@ static bool needs_barrier(const rp__script *s, const access *a, int n) {
 rp_status rp__script_compile(rp__script *s, int n_workers, rp_error *err) {
     s->n_seen = s->n_barriers = s->n_split = s->own_used = s->own_bytes = 0;
     s->n_runs = s->n_copies = 0;
+    make_cuts(s, n_workers);
     for (size_t i = 0; i < s->n_steps; i++) {
         step *st = &s->steps[i];
         access a[MAX_ACCESSES];
@@ -347,7 +391,8 @@ rp_status rp__script_compile(rp__script *s, int n_workers, rp_error *err) {
             st->finish = s->set->finish[st->op.kind];
         if (st->finish && rp__body_shared(&st->op) > s->shared)
             s->shared = rp__body_shared(&st->op);
-        st->n_shares = shares_of(st, n_workers);
+        st->cut = cut_of(st);
+        st->soon = NO_STEP;
         for (int lot = 0; lot < MAX_LOTS; lot++) atomic_init(&st->n_taken[lot], 0);
         st->has_barrier = false;
         st->is_repeated = false;
@@ -357,6 +402,7 @@ rp_status rp__script_compile(rp__script *s, int n_workers, rp_error *err) {
         int n = accesses_of(st, a);
         if (needs_barrier(s, a, n)) {
             st->has_barrier = true;
+            st->soon = find_soon(s, i);
             s->n_barriers++;
             s->n_seen = 0;
         }
@@ -375,6 +421,7 @@ typedef struct run {
     const rp__script *script;
     rp__pool *pool;
     const rp__scratch *scratch;
+    int n_workers;
 } run;
 
 static int64_t live_rows(const step *st) {
@@ -390,17 +437,19 @@ static void use_copies(const step *st, char *own, rp__body_args *a) {
         if (st->own_out[i] != AT_HOME) a->out[i] = own + st->own_out[i];
 }
 
-/* One share of n_shares, with the scratch of the worker that runs it. */
-static void run_share(const run *r, const step *st, rp__body_fn fn, int worker, unsigned share,
-                      unsigned n_shares) {
+/* Units [from, to) of `of`, with the scratch of the worker that runs them. */
+static void run_part(const run *r, const step *st, rp__body_fn fn, int worker, unsigned from,
+                     unsigned to, unsigned of) {
     if (!fn) {
         memmove(st->out[0], st->in[0], st->n_bytes);
         return;
     }
     rp__body_args a = {.op = &st->op,
                        .n_live = live_rows(st),
-                       .worker = (int)share,
-                       .n_workers = (int)n_shares};
+                       .from = (int)from,
+                       .to = (int)to,
+                       .of = (int)of,
+                       .n_workers = r->n_workers};
     memcpy(a.in, st->in, sizeof a.in);
     memcpy(a.out, st->out, sizeof a.out);
     const rp__scratch *scratch = r->scratch;
@@ -413,44 +462,75 @@ static void run_share(const run *r, const step *st, rp__body_fn fn, int worker, 
     fn(&a);
 }
 
-static void run_lot(const run *r, step *st, unsigned lot, unsigned n_lots, int worker,
-                    int n_workers) {
-    unsigned from = st->n_shares * lot / n_lots, n = st->n_shares * (lot + 1) / n_lots - from;
-    unsigned before = (r->script->n_runs - 1) * (n + (unsigned)n_workers), share;
-    while ((share = atomic_fetch_add_explicit(&st->n_taken[lot], 1, memory_order_relaxed) -
-                    before) < n)
-        run_share(r, st, st->fn, worker, from + share, st->n_shares);
+static unsigned own_lot(const run *r, int worker) {
+    return (unsigned)worker * r->script->n_lots / (unsigned)r->n_workers;
 }
 
-static void run_lots(const run *r, step *st, int worker, int n_workers) {
-    unsigned n = (unsigned)n_workers, n_lots = n < MAX_LOTS ? n : MAX_LOTS;
-    for (unsigned i = 0; i < n_lots; i++)
-        run_lot(r, st, ((unsigned)worker * n_lots / n + i) % n_lots, n_lots, worker, n_workers);
+static void run_lot(const run *r, step *st, unsigned lot, int worker) {
+    const rp__script *s = r->script;
+    const cut *c = &s->cuts[st->cut];
+    const unsigned each = c->at[c->n_pieces], first = each * lot;
+    const unsigned before = (s->n_runs - 1) * (c->n_pieces + (unsigned)r->n_workers);
+    for (;;) {
+        unsigned p =
+            atomic_fetch_add_explicit(&st->n_taken[lot], 1, memory_order_relaxed) - before;
+        if (p >= c->n_pieces) return;
+        run_part(r, st, st->fn, worker, first + c->at[p], first + c->at[p + 1], each * s->n_lots);
+    }
+}
+
+static void run_own_part(const run *r, const step *st, rp__body_fn fn, int worker) {
+    run_part(r, st, fn, worker, (unsigned)worker, (unsigned)worker + 1, (unsigned)r->n_workers);
+}
+
+static void run_step(const run *r, step *st, int worker) {
+    const unsigned n_lots = r->script->n_lots;
+    if (st->cut)
+        for (unsigned i = 0; i < n_lots; i++)
+            run_lot(r, st, (own_lot(r, worker) + i) % n_lots, worker);
+    else if (st->is_split)
+        run_own_part(r, st, st->fn, worker);
+    else if (worker == 0 || st->is_repeated)
+        run_part(r, st, st->fn, worker, 0, 1, 1);
+}
+
+/* Where a worker will begin to read weights, up to a part of a second-level cache. */
+static rp__pool_soon soon_of(const run *r, size_t i, int worker) {
+    enum { MOST = 128 << 10 };
+    if (i == NO_STEP) return (rp__pool_soon){0};
+    const step *st = &r->script->steps[i];
+    const rp_tensor *w = &st->op.in[1];
+    const size_t all = rp__panel_bytes(w), n_panels = (size_t)rp__panel_count(w->dim[0]);
+    size_t panel = st->cut ? n_panels * own_lot(r, worker) / r->script->n_lots
+                           : n_panels * (size_t)worker / (size_t)r->n_workers;
+    size_t from = panel * (all / n_panels);
+    return (rp__pool_soon){(const char *)st->in[1] + from, all - from < MOST ? all - from : MOST};
 }
 
 static void walk(void *arg, int worker, int n_workers) {
     const run *r = arg;
+    rp__pool_soon soon = {0};
+    size_t asked_for = NO_STEP;
+    (void)n_workers;
     for (size_t i = 0; i < r->script->n_steps; i++) {
         step *st = &r->script->steps[i];
-        if (st->has_barrier) rp__pool_barrier(r->pool, worker);
-        if (st->n_shares)
-            run_lots(r, st, worker, n_workers);
-        else if (st->is_split)
-            run_share(r, st, st->fn, worker, (unsigned)worker, (unsigned)n_workers);
-        else if (worker == 0 || st->is_repeated)
-            run_share(r, st, st->fn, worker, 0, 1);
+        if (st->has_barrier) {
+            if (st->soon != asked_for) asked_for = st->soon, soon = soon_of(r, st->soon, worker);
+            rp__pool_barrier(r->pool, worker, &soon);
+        }
+        run_step(r, st, worker);
         if (st->finish) {
-            rp__pool_barrier(r->pool, worker);
-            run_share(r, st, st->finish, worker, (unsigned)worker, (unsigned)n_workers);
+            rp__pool_barrier(r->pool, worker, &soon);
+            run_own_part(r, st, st->finish, worker);
         }
     }
 }
 
 void rp__script_run(rp__script *s, rp__pool *pool, const rp__scratch *scratch) {
-    run r = {s, pool, scratch};
+    run r = {s, pool, scratch, s->n_split ? rp__pool_size(pool) : 1};
     s->n_runs++;
     if (s->n_split == 0) /* nobody to wake: a barrier never stands before worker 0 alone */
-        walk(&r, 0, 1);
+        walk(&r, 0, r.n_workers);
     else
         rp__pool_run(pool, walk, &r);
 }

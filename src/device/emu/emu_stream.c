@@ -32,7 +32,7 @@ static bool count_run(rp__emu *emu) {
 static void run_kernel(rp__emu *emu, const rp__emu_kernel *k) {
     if (!count_run(emu)) return;
     if (k->temporary) memset(k->temporary, 0xA5, k->temporary_bytes);
-    rp__body_args args = {.op = &k->op, .scratch = emu->scratch, .worker = 0, .n_workers = 1};
+    rp__body_args args = {.op = &k->op, .scratch = emu->scratch, .to = 1, .of = 1, .n_workers = 1};
     for (int i = 0; i < k->op.n_in; i++) args.in[i] = k->in[i];
     for (int i = 0; i < k->op.n_out; i++) args.out[i] = k->out[i];
     args.n_live = rp__op_rows(&k->op);

@@ -185,26 +185,69 @@ V16_INLINE float q8_sixteen(const float *x, float scale, int8_t *q) {
     return v16_sum(v);
 }
 
-static void q8_encode_32(rp_dtype dtype, const float *x, int64_t n_blocks, uint8_t *b) {
-    const x_layout l = x_layout_of(dtype);
-    for (int64_t i = 0; i < n_blocks; i++, x += RP__PANEL_CHUNK, b += l.block) {
-        float top = q8_top(x, RP__PANEL_CHUNK), d = top / 127.0f, scale = q8_scale(127, top);
-        int8_t *q = (int8_t *)b + l.q;
-        float sum = q8_sixteen(x, scale, q) + q8_sixteen(x + 16, scale, q + 16);
-        uint16_t half[2] = {s_to_f16(d), s_to_f16(d * sum)};
-        memcpy(b, half, l.q); /* Q8_0 has no sum */
+/* Of up to 16 blocks of 32: what a step of q is worth, and its inverse. */
+typedef struct q8_steps {
+    float d[16], scale[16];
+} q8_steps;
+
+/* `most` is the q of a block's largest |x|. */
+V16_INLINE void q8_steps_of(const float *x, int n_blocks, float most, q8_steps *s) {
+    const v16 lost = v16_set1(INFINITY);
+    v16 zeros = v16_zero(), top;
+    float tops[16] = {0};
+    for (int i = 0; i < n_blocks; i++) {
+        v16 a = v16_load(x + i * RP__PANEL_CHUNK), b = v16_load(x + i * RP__PANEL_CHUNK + 16);
+        tops[i] = v16_top(v16_max(v16_abs(a), v16_abs(b)));
+        zeros = v16_add(zeros, v16_mul(v16_add(v16_abs(a), v16_abs(b)), v16_zero()));
     }
+    if (v16_sum(zeros) != 0) /* NaN: not all numbers */
+        for (int i = 0; i < n_blocks; i++) tops[i] = q8_top(x + i * RP__PANEL_CHUNK, 32);
+    top = v16_load(tops);
+    v16_store(s->d, v16_div(top, v16_set1(most)));
+    v16 scale = v16_div(v16_set1(most), top);
+    v16_store(s->scale, v16_select_less(scale, lost, scale, v16_zero()));
+}
+
+V16_INLINE void q8_encode_as(rp_dtype dtype, const float *x, int64_t n_blocks, uint8_t *b) {
+    const x_layout l = x_layout_of(dtype);
+    q8_steps s;
+    for (int64_t i = 0; i < n_blocks; i++, x += RP__PANEL_CHUNK, b += l.block) {
+        const int at = (int)(i % 16);
+        if (at == 0) q8_steps_of(x, (int)min_i64(16, n_blocks - i), 127, &s);
+        const v16 v = q8_whole(x, s.scale[at]), w = q8_whole(x + 16, s.scale[at]);
+        v16_to_i8((int8_t *)b + l.q, v);
+        v16_to_i8((int8_t *)b + l.q + 16, w);
+        uint16_t half[2] = {s_to_f16(s.d[at]), 0};
+        if (dtype == RP_Q8_1) half[1] = s_to_f16(s.d[at] * v16_sum(v16_add(v, w)));
+        memcpy(b, half, dtype == RP_Q8_1 ? 4 : 2);
+    }
+}
+
+static void q8_encode_32(rp_dtype dtype, const float *x, int64_t n_blocks, uint8_t *b) {
+    if (dtype == RP_Q8_1)
+        q8_encode_as(RP_Q8_1, x, n_blocks, b);
+    else
+        q8_encode_as(RP_Q8_0, x, n_blocks, b);
+}
+
+/* True when the first of 256 x of the largest size is above 0. */
+V16_INLINE bool q8_top_is_positive(const float *x, float top) {
+    v16 most = v16_zero(), least = v16_zero();
+    for (int i = 0; i < RP__PANEL_SUPER; i += 16) {
+        most = v16_max(most, v16_load(x + i));
+        least = v16_min(least, v16_load(x + i));
+    }
+    if (v16_top(most) < top) return false;
+    if (v16_top(v16_sub(v16_zero(), least)) < top) return true;
+    while (fabsf(*x) != top) x++;
+    return *x > 0;
 }
 
 /* q goes by the first x of the largest size: by its sign. */
 static void q8_encode_256(const float *x, int64_t n_blocks, uint8_t *b) {
     for (int64_t i = 0; i < n_blocks; i++, x += RP__PANEL_SUPER) {
         float top = q8_top(x, RP__PANEL_SUPER), scale = q8_scale(127, top);
-        if (scale != 0) {
-            int first = 0;
-            while (fabsf(x[first]) != top) first++;
-            if (x[first] > 0) scale = -scale;
-        }
+        if (scale != 0 && q8_top_is_positive(x, top)) scale = -scale;
         float d = isnan(top) ? NAN : scale != 0 ? 1 / scale : 0;
         memcpy(b, &d, sizeof d);
         for (int g = 0; g < RP__PANEL_SUPER / 16; g++) {
@@ -218,12 +261,14 @@ static void q8_encode_256(const float *x, int64_t n_blocks, uint8_t *b) {
 
 static void q16_encode(const float *x, int64_t n_blocks, uint8_t *b) {
     const v16 base = v16_set1(RP__Q16_BASE), most = v16_set1(127);
-    for (int64_t i = 0; i < n_blocks; i++, b += rp__dtype_block_bytes(RP_Q16)) {
-        float top = q8_top(x, RP__PANEL_CHUNK), scale = q8_scale(RP__Q16_TOP, top);
-        float d = top / RP__Q16_TOP;
+    const size_t block = rp__dtype_block_bytes(RP_Q16);
+    q8_steps s;
+    for (int64_t i = 0; i < n_blocks; i++, b += block) {
+        const int at = (int)(i % 16);
         int32_t sums[2];
+        if (at == 0) q8_steps_of(x, (int)min_i64(16, n_blocks - i), RP__Q16_TOP, &s);
         for (int g = 0; g < 2; g++, x += 16) {
-            v16 v = q8_whole(x, scale);
+            v16 v = q8_whole(x, s.scale[at]);
             v16 high = v16_round(v16_mul(v, v16_set1(1.0f / RP__Q16_BASE)));
             v16 low = v16_sub(v, v16_mul(high, base));
             low = v16_max(v16_min(low, most), v16_sub(v16_zero(), most));
@@ -231,7 +276,7 @@ static void q16_encode(const float *x, int64_t n_blocks, uint8_t *b) {
             v16_to_i8((int8_t *)b + RP__Q16_HIGH + 16 * g, high);
             sums[g] = (int32_t)v16_sum(v16_add(v16_mul(high, base), low));
         }
-        memcpy(b, &d, sizeof d);
+        memcpy(b, &s.d[at], sizeof s.d[at]);
         memcpy(b + RP__Q16_SUMS, sums, sizeof sums);
     }
 }

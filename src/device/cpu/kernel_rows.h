@@ -15,15 +15,29 @@ V16_INLINE float row_sum_total(const row_sum *s) {
     return v16_sum(v16_add(v16_add(s->part[0], s->part[1]), v16_add(s->part[2], s->part[3])));
 }
 
+/* Elements i and on of x (+ r), 16 or what is left, kept in `sum` when given. */
+V16_INLINE v16 added(const float *x, const float *r, float *sum, int64_t i, int64_t n) {
+    v16 s = n < 16 ? v16_load_n(x + i, n) : v16_load(x + i);
+    if (r) s = v16_add(s, n < 16 ? v16_load_n(r + i, n) : v16_load(r + i));
+    if (sum && n < 16) v16_store_n(sum + i, s, n);
+    if (sum && n >= 16) v16_store(sum + i, s);
+    return s;
+}
+
 /* s = x (+ r), kept in `sum` when given; the sum of its squares. */
 static float sum_of_squares(const float *x, const float *r, float *sum, int64_t n) {
     row_sum total = row_sum_zero();
-    for (int64_t i = 0, turn = 0; i < n; i += 16, turn = (turn + 1) & 3) {
-        int64_t left = min_i64(16, n - i);
-        v16 s = v16_load_n(x + i, left);
-        if (r) s = v16_add(s, v16_load_n(r + i, left));
-        if (sum) v16_store_n(sum + i, s, left);
-        total.part[turn] = v16_fma(s, s, total.part[turn]);
+    int64_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        UNROLL for (int j = 0; j < 4; j++) {
+            v16 s = added(x, r, sum, i + 16 * j, 16);
+            total.part[j] = v16_fma(s, s, total.part[j]);
+        }
+    }
+    UNROLL for (int j = 0; j < 4; j++) {
+        if (i + 16 * j >= n) break;
+        v16 s = added(x, r, sum, i + 16 * j, n - i - 16 * j);
+        total.part[j] = v16_fma(s, s, total.part[j]);
     }
     return row_sum_total(&total);
 }
@@ -31,14 +45,17 @@ static float sum_of_squares(const float *x, const float *r, float *sum, int64_t 
 /* y = (x (+ r)) * by * (w (+ 1)) */
 static void scale_row(const float *x, const float *r, float by, const float *w, bool add_one,
                       float *y, int64_t n) {
-    v16 factor = v16_set1(by), one = v16_set1(1.0f);
-    for (int64_t i = 0; i < n; i += 16) {
-        int64_t left = min_i64(16, n - i);
-        v16 s = v16_load_n(x + i, left), wi = v16_load_n(w + i, left);
-        if (r) s = v16_add(s, v16_load_n(r + i, left));
+    const v16 factor = v16_set1(by), one = v16_set1(1.0f);
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        v16 s = added(x, r, NULL, i, 16), wi = v16_load(w + i);
         if (add_one) wi = v16_add(wi, one);
-        v16_store_n(y + i, v16_mul(v16_mul(s, factor), wi), left);
+        v16_store(y + i, v16_mul(v16_mul(s, factor), wi));
     }
+    if (i == n) return;
+    v16 wi = v16_load_n(w + i, n - i);
+    if (add_one) wi = v16_add(wi, one);
+    v16_store_n(y + i, v16_mul(v16_mul(added(x, r, NULL, i, n - i), factor), wi), n - i);
 }
 
 static void fast_rms_norm(const rp__body_args *a) {

@@ -23,24 +23,29 @@ V16_INLINE void take_k_square(rp_dtype dtype, const kv_rows *k, int64_t i, int64
     UNROLL for (int j = 0; j < 16; j++) v16_store(dst + j * stride, m[j]);
 }
 
-/* AT_STEP positions of K: panel p holds, per dimension and chain by chain, positions from + 16 p
- * and on. */
-V16_INLINE void take_k(rp_dtype dtype, const attention *at, const span *s, int64_t from) {
-    for (int64_t j = 0; j < AT_STEP; j += KV_ROWS) {
+/* Positions [from, from + n) of K: panel p holds, per dimension and chain by chain, positions from +
+ * 16 p and on. */
+V16_INLINE void take_k(rp_dtype dtype, const attention *at, const span *s, int64_t from,
+                       int64_t n) {
+    for (int64_t j = 0; j < n; j += KV_ROWS) {
         kv_rows k = rows_from(at, s, 1, from + j);
         for (int64_t i = 0; i < at->d_pad; i += 16)
             take_k_square(dtype, &k, i, at->d, at->kv + j * at->d_pad + i, at->d_pad);
     }
 }
 
-/* Positions [from, from + n) of V: panel p holds, per position, dimensions 16 p and on. */
-V16_INLINE void take_v(rp_dtype dtype, const attention *at, const span *s, int64_t from,
-                       int64_t n) {
+/* Positions [from, from + n) of V: panel p holds, per position, dimensions 16 p and on. Adds zero
+ * times everything to `zeros`: NaN when not all are numbers. */
+V16_INLINE void take_v(rp_dtype dtype, const attention *at, const span *s, int64_t from, int64_t n,
+                       v16 *zeros) {
     for (int64_t j = 0; j < n; j += KV_ROWS) {
         kv_rows v = rows_from(at, s, 2, from + j);
         for (int64_t p = 0; p < min_i64(KV_ROWS, n - j); p++)
-            for (int64_t i = 0; i < at->d_pad; i += 16)
-                v16_store(at->kv + i * AT_STEP + (j + p) * 16, kv_load(dtype, v.row[p], i, at->d));
+            for (int64_t i = 0; i < at->d_pad; i += 16) {
+                v16 x = kv_load(dtype, v.row[p], i, at->d);
+                v16_store(at->kv + i * AT_STEP + (j + p) * 16, x);
+                *zeros = v16_fma(x, v16_zero(), *zeros);
+            }
     }
 }
 
@@ -133,9 +138,10 @@ static void block_scores(const attention *at, const span *s, int64_t block, int6
                          int64_t n) {
     int64_t n_rows = s->n_tokens * at->group;
     for (int64_t j = first / AT_STEP * AT_STEP; j < n; j += AT_STEP) {
-        KV_CALL(take_k, at->op->in[1].dtype, at, s, block + j)
+        const int64_t n_step = min_i64(AT_STEP, n - j);
+        KV_CALL(take_k, at->op->in[1].dtype, at, s, block + j, n_step)
         tile_args a = {.x = at->q, .x_stride = (size_t)at->d_pad, .n = at->d_pad / 16};
-        for (int p = 0; p < AT_STEP / 16; p += TILE_PANELS) {
+        for (int p = 0; p * 16 < n_step; p += TILE_PANELS) {
             for (int i = 0; i < TILE_PANELS; i++) a.w[i] = at->kv + (p + i) * 16 * at->d_pad;
             a.c = at->score + j + p * 16, a.c_stride = AT_BLOCK;
             even_tiles(chains, CHAIN_ROWS, n_rows, a);
@@ -178,31 +184,36 @@ static void seen_in(const attention *at, const span *s, int64_t i, int64_t block
     *to = min_i64(AT_BLOCK, pos + 1 - block);
 }
 
-/* part[r] += weight[r][j] v[block + j] for first <= j < n, in order. Rows that see all n positions
- * of a step go together; a token that sees some goes alone over those, so that no row's sum meets a
- * position it must not see (0 * NaN is NaN). */
+/* part[r] += weight[r][j] v[block + j] for start <= j < end and the rows of tokens [i, i + n); V of
+ * start is the first in scratch. */
+static void add_values(const attention *at, int64_t i, int64_t n, int64_t start, int64_t from,
+                       int64_t to) {
+    tile_args a = {.x = at->score + i * at->group * AT_BLOCK + from,
+                   .x_stride = AT_BLOCK,
+                   .n = to - from,
+                   .c = at->part + i * at->group * at->d_pad,
+                   .c_stride = (size_t)at->d_pad};
+    if (to > from)
+        tile_panels(n * at->group, a, at->kv + (from - start) * 16, AT_STEP * 16, at->d_pad / 16);
+}
+
+/* part[r] += weight[r][j] v[block + j] for first <= j < n, in order. Weights of positions that a row
+ * must not see are 0 and add nothing, as sums begin with +0; but 0 * NaN is NaN: where V is not all
+ * numbers, each token goes over what it sees. */
 static void block_values(const attention *at, const span *s, int64_t block, int64_t first,
                          int64_t n) {
-    int64_t n_panels = at->d_pad / 16;
-    for (int64_t j = first / AT_STEP * AT_STEP; j < n; j += AT_STEP) {
-        int64_t step = min_i64(AT_STEP, n - j), start = max_i64(j, first);
-        KV_CALL(take_v, at->op->in[2].dtype, at, s, block + start, j + step - start)
-        for (int64_t i = 0; i < s->n_tokens;) {
-            int64_t from, to, n_alike = 1, from_next, to_next;
+    for (int64_t start = first, end; start < n; start = end) {
+        v16 zeros = v16_zero();
+        end = min_i64(n, start / AT_STEP * AT_STEP + AT_STEP);
+        KV_CALL(take_v, at->op->in[2].dtype, at, s, block + start, end - start, &zeros)
+        if (v16_sum(zeros) == 0) {
+            add_values(at, 0, s->n_tokens, start, start, end);
+            continue;
+        }
+        for (int64_t i = 0; i < s->n_tokens; i++) {
+            int64_t from, to;
             seen_in(at, s, i, block, &from, &to);
-            from = max_i64(from, start), to = min_i64(to, j + step);
-            for (; i + n_alike < s->n_tokens; n_alike++) {
-                seen_in(at, s, i + n_alike, block, &from_next, &to_next);
-                if (max_i64(from_next, start) != from || min_i64(to_next, j + step) != to) break;
-            }
-            tile_args a = {.x = at->score + i * at->group * AT_BLOCK + from,
-                           .x_stride = AT_BLOCK,
-                           .n = to - from};
-            a.c = at->part + i * at->group * at->d_pad, a.c_stride = (size_t)at->d_pad;
-            if (to > from)
-                tile_panels(n_alike * at->group, a, at->kv + (from - start) * 16, AT_STEP * 16,
-                            n_panels);
-            i += n_alike;
+            add_values(at, i, 1, start, max_i64(from, start), min_i64(to, end));
         }
     }
 }
@@ -251,6 +262,14 @@ static void take_queries(const attention *at, const span *s) {
     }
 }
 
+/* Zeros where [first, n) of a row's weights lie outside what block_softmax wrote. */
+static void clear_unseen(float *weight, int64_t from, int64_t to, int64_t first, int64_t n) {
+    const int64_t head = max_i64(first, min_i64(from / 16 * 16, n));
+    const int64_t tail = to > from ? min_i64((to + 15) / 16 * 16, n) : head;
+    memset(weight + first, 0, (size_t)(head - first) * sizeof *weight);
+    memset(weight + tail, 0, (size_t)(n - tail) * sizeof *weight);
+}
+
 /* part, part_top and part_sum of every row of the span for the positions of one block; a part_sum
  * of 0: nothing seen. */
 static void attend_block(const attention *at, const span *s, int64_t block) {
@@ -268,6 +287,7 @@ static void attend_block(const attention *at, const span *s, int64_t block) {
         if (to > from)
             block_softmax(at, at->score + r * AT_BLOCK, from, to, &at->part_top[r],
                           &at->part_sum[r]);
+        clear_unseen(at->score + r * AT_BLOCK, from, to, first, n);
     }
     if (is_lone(at, s))
         lone_block_values(at, s, block, first, n);

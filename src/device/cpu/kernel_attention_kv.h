@@ -2,7 +2,7 @@
 
 enum {
     AT_BLOCK = 256, /* positions per softmax block */
-    AT_STEP = 32,   /* positions whose K or V lies in scratch at a time */
+    AT_STEP = 64,   /* positions whose K or V lies in scratch at a time */
     AT_ROWS = 64,   /* rows (token, head) of a tile, unless one token alone has more heads */
 };
 

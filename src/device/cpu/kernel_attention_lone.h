@@ -5,6 +5,7 @@ enum {
     LONE_MOST_HEADS = 8, /* of a kv head: with more, columns made once are faster */
     LONE_HEADS = 4,      /* that go over a row together, so that it is converted once for all */
     LONE_WIDTH = 8,      /* at most so many vectors of sums for each */
+    LONE_AHEAD = 3,      /* turns of 16 positions between asking for rows and going over them */
 #if defined(V16_AVX512)
     LONE_SUMS = 16, /* vectors of sums that stay in registers */
 #else
@@ -40,12 +41,27 @@ V16_INLINE int lone_width(int n_heads) {
         break;                                                                                     \
     }
 
-/* Asks for rows some time before they are wanted, in the second cache: few lines can be on their
- * way to the first one at a time. */
-static void fetch_rows(const attention *at, rp_dtype dtype, const kv_rows *rows) {
-    const size_t n = (size_t)at->d * rp__dtype_block_bytes(dtype);
+/* Positions of a block in the order in which they are wanted: those of K, of V, then of the next
+ * block's K, 16 at a time. */
+typedef struct lone_walk {
+    int64_t block, begin, n_groups;
+} lone_walk;
+
+static lone_walk lone_walk_of(int64_t block, int64_t first, int64_t n) {
+    const int64_t begin = first / KV_ROWS * KV_ROWS;
+    return (lone_walk){block, begin, (n - begin + KV_ROWS - 1) / KV_ROWS};
+}
+
+/* Asks for the rows of a turn of the walk, in the second cache: few lines can be on their way to
+ * the first one at a time. Not a function of its own, as fetch_sink. */
+V16_INLINE void fetch_turn(const attention *at, const span *s, const lone_walk *w, int64_t turn) {
+    const int which = turn / w->n_groups == 1 ? 2 : 1;
+    int64_t from = w->block + w->begin + turn % w->n_groups * KV_ROWS;
+    if (turn >= 2 * w->n_groups) from = w->block + AT_BLOCK + (turn - 2 * w->n_groups) * KV_ROWS;
+    const kv_rows rows = rows_from(at, s, which, from);
+    const size_t n = (size_t)at->d * rp__dtype_block_bytes(at->op->in[which].dtype);
     for (int p = 0; p < KV_ROWS; p++)
-        for (size_t i = 0; i < n; i += LINE) __builtin_prefetch(rows->row[p] + i, 0, 2);
+        for (size_t i = 0; i < n; i += LINE) __builtin_prefetch(rows.row[p] + i, 0, 2);
 }
 
 /* ---- scores ---- */
@@ -97,16 +113,15 @@ V16_INLINE void lone_scores(rp_dtype dtype, int n_heads, const attention *at, co
 static void lone_block_scores(const attention *at, const span *s, int64_t block, int64_t first,
                               int64_t n) {
     const rp_dtype dtype = at->op->in[1].dtype;
-    const int64_t begin = first / KV_ROWS * KV_ROWS;
-    kv_rows k = rows_from(at, s, 1, block + begin);
-    for (int64_t j = begin; j < n; j += KV_ROWS) {
-        const bool is_last = j + KV_ROWS >= n; /* V is next */
-        kv_rows next = rows_from(at, s, is_last ? 2 : 1, block + (is_last ? begin : j + KV_ROWS));
-        fetch_rows(at, at->op->in[is_last ? 2 : 1].dtype, &next);
+    const lone_walk w = lone_walk_of(block, first, n);
+    for (int64_t i = 0; block == first_block(s) && i < LONE_AHEAD; i++) fetch_turn(at, s, &w, i);
+    for (int64_t i = 0; i < w.n_groups; i++) {
+        const int64_t j = w.begin + i * KV_ROWS;
+        const kv_rows k = rows_from(at, s, 1, block + j);
+        fetch_turn(at, s, &w, i + LONE_AHEAD);
         for (int64_t h = 0; h < at->group; h += LONE_HEADS)
             LONE_CALL(lone_scores, dtype, at->group - h, at, at->q + h * at->d_pad, &k,
                     at->score + h * AT_BLOCK + j)
-        k = next;
     }
 }
 
@@ -146,16 +161,13 @@ V16_INLINE void lone_values(rp_dtype dtype, int n_heads, const attention *at, co
 static void lone_block_values(const attention *at, const span *s, int64_t block, int64_t first,
                               int64_t n) {
     const rp_dtype dtype = at->op->in[2].dtype;
-    const int64_t begin = first / KV_ROWS * KV_ROWS;
-    kv_rows v = rows_from(at, s, 2, block + begin);
-    for (int64_t j = begin; j < n; j += KV_ROWS) {
-        const bool is_last = j + KV_ROWS >= n; /* K of the next block is next */
-        kv_rows next =
-            rows_from(at, s, is_last ? 1 : 2, block + (is_last ? AT_BLOCK : j + KV_ROWS));
-        fetch_rows(at, at->op->in[is_last ? 1 : 2].dtype, &next);
+    const lone_walk w = lone_walk_of(block, first, n);
+    for (int64_t i = 0; i < w.n_groups; i++) {
+        const int64_t j = w.begin + i * KV_ROWS;
+        const kv_rows v = rows_from(at, s, 2, block + j);
+        fetch_turn(at, s, &w, w.n_groups + i + LONE_AHEAD);
         for (int64_t h = 0; h < at->group; h += LONE_HEADS)
             LONE_CALL(lone_values, dtype, at->group - h, at, &v, at->score + h * AT_BLOCK + j,
                     max_i64(0, first - j), min_i64(KV_ROWS, n - j), at->part + h * at->d_pad)
-        v = next;
     }
 }

@@ -475,14 +475,14 @@ void rp__panel_row(const rp_tensor *desc, const void *weight, int64_t row, float
 
 /* ---- scratch ---- */
 
-/* Queries, sums of a block and merged sums of a tile's rows, their scores for 256 positions, 32
+/* Queries, sums of a block and merged sums of a tile's rows, their scores for 256 positions, 64
  * positions of K or V, and four numbers per row: kernel_attention_kv.h lays them out. A tile has 64
  * rows, or the heads of one token. */
 static size_t attention_scratch(const rp_op *op) {
     size_t group = (size_t)(op->in[0].dim[1] / op->in[1].dim[1]);
     size_t rows = group > 64 ? group : 64 / group * group;
     size_t d_pad = ((size_t)op->in[0].dim[2] + 15) / 16 * 16;
-    return (32 * d_pad + rows * (256 + 3 * d_pad + 4)) * sizeof(float);
+    return (64 * d_pad + rows * (256 + 3 * d_pad + 4)) * sizeof(float);
 }
 
 static size_t matmul_scratch(const rp_tensor *w, int64_t n_rows) {

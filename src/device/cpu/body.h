@@ -21,6 +21,7 @@ typedef struct rp__body_args {
                      phase only */
     int from, to, of; /* this part: units [from, to) of that many */
     int n_workers;    /* there are to share the op out among, and as often as they like */
+    bool is_again;    /* scratch is as an earlier part of this very run of the op left it */
 } rp__body_args;
 
 typedef void (*rp__body_fn)(const rp__body_args *a);

@@ -190,6 +190,7 @@ typedef struct q8_scratch {
     uint8_t *cells;            /* [TILE_PANELS][Q8_CELLS] */
     float *scale, *min, *sums; /* [TILE_PANELS][Q8_SCALES] twice, [Q8_TC][Q8_C_STRIDE] */
     uint8_t *wide;             /* [n_wide][k], numbers of 16 bits */
+    int64_t *cut;              /* of q8_tiled, that `wide` and f are of; left for the next part */
     x_factors f;
 } q8_scratch;
 
@@ -198,22 +199,22 @@ static q8_scratch q8_scratch_of(void *memory, int64_t k, int64_t n_rows, int64_t
     s.scale = (float *)(s.cells + TILE_PANELS * Q8_CELLS);
     s.min = s.scale + TILE_PANELS * Q8_SCALES;
     s.sums = s.min + TILE_PANELS * Q8_SCALES;
-    _Static_assert(TILE_PANELS * (Q8_CELLS + 4 * (2 * Q8_SCALES + Q8_TC * RP__PANEL_ROWS)) <=
+    _Static_assert(TILE_PANELS * (Q8_CELLS + 4 * (2 * Q8_SCALES + Q8_TC * RP__PANEL_ROWS)) + 64 <=
                        RP__Q8_SCRATCH,
                    "rp__panel_scratch covers it");
+    s.cut = (int64_t *)(s.cells + RP__Q8_SCRATCH - sizeof *s.cut);
     s.wide = s.cells + RP__Q8_SCRATCH;
     s.f = x_factors_in(s.wide + (size_t)(n_wide * k) * 2, k / RP__PANEL_CHUNK, n_rows);
     return s;
 }
 
-/* Panels [from, to) for one row. */
+/* Panels [from, to) for one row, whose factors may be there. */
 static void q8_row(const matmul *m, const sink *s, rp_dtype dtype, const uint8_t *x, int64_t t,
-                   ref_share panels) {
+                   ref_share panels, bool has_factors) {
     float sums[GEMV_PANELS * RP__PANEL_ROWS];
     const x_layout l = x_layout_of(dtype);
     const q8_rows a = {x, 0, &l, q8_scratch_of(m->scratch, m->k, 1, 0).f, 1, m->k};
-    if (panels.from == panels.to) return;
-    take_factors(m->traits, zero_of(m->traits), dtype, x, m->k, a.f);
+    if (!has_factors) take_factors(m->traits, zero_of(m->traits), dtype, x, m->k, a.f);
     for (int64_t p = panels.from; p < panels.to; p += GEMV_PANELS) {
         int n = (int)min_i64(GEMV_PANELS, panels.to - p);
         q8_gemv(m->format, n, m->w + (size_t)p * m->panel_bytes, m->panel_bytes, &a, sums);
@@ -228,8 +229,7 @@ static void q8_few_rows(const rp__body_args *b, const matmul *m, const sink *s) 
     const x_layout l = x_layout_of(tx->dtype);
     const q8_scratch own = q8_scratch_of(m->scratch, m->k, b->n_live, 0);
     const q8_rows a = {b->in[0], tx->stride, &l, own.f, (int)b->n_live, m->k};
-    if (panels.from == panels.to) return;
-    for (int64_t t = 0; t < b->n_live; t++) {
+    for (int64_t t = 0; t < b->n_live && !b->is_again; t++) {
         x_factors f = own.f;
         f.d += t, f.start += t, f.sum += t;
         take_factors(m->traits, zero_of(m->traits), tx->dtype, ref_item(tx, b->in[0], t), m->k, f);
@@ -282,12 +282,12 @@ static void q8_block(const matmul *m, const sink *s, const q8_scratch *own, cons
             finish_panel(m, s, t0 + r, panel + p, a.c + r * Q8_C_STRIDE + p * RP__PANEL_ROWS);
 }
 
-/* Rows [t0, t1) as tiles take them. */
+/* Rows [t0, t1) as tiles take them, maybe taken before. */
 static q8_rows q8_take_rows(const rp__body_args *a, const matmul *m, const q8_scratch *own,
-                            const x_layout *l, int64_t t0, int64_t t1) {
+                            const x_layout *l, int64_t t0, int64_t t1, bool is_taken) {
     const rp_tensor *tx = &a->op->in[0];
     const bool wide = is_wide(l->n_digits);
-    for (int64_t t = t0; t < t1; t++) {
+    for (int64_t t = t0; t < t1 && !is_taken; t++) {
         const uint8_t *x = ref_item(tx, a->in[0], t);
         x_factors f = own->f;
         f.d += t - t0, f.start += t - t0, f.sum += t - t0;
@@ -309,15 +309,17 @@ static void q8_tiled(const rp__body_args *a, const matmul *m, const sink *s) {
     int64_t rows = ((a->n_live + n_least - 1) / n_least + Q8_ROWS - 1) / Q8_ROWS * Q8_ROWS;
     while (rows > Q8_ROWS && (a->n_live + rows - 1) / rows * n_groups < LEAST_ITEMS * a->n_workers)
         rows -= Q8_ROWS;
-    int64_t n_cuts = (a->n_live + rows - 1) / rows, cut_before = -1;
+    int64_t n_cuts = (a->n_live + rows - 1) / rows;
     ref_share items = ref_split(a, n_cuts * n_groups);
     int64_t n_own = min_i64(most, a->n_live);
     q8_scratch own = q8_scratch_of(m->scratch, m->k, n_own, is_wide(l.n_digits) ? n_own : 0);
     q8_rows x = {0};
+    if (!a->is_again) *own.cut = -1;
     for (int64_t i = items.from; i < items.to; i++) {
         int64_t cut = i / n_groups, t0 = cut * rows, t1 = min_i64(t0 + rows, a->n_live);
-        if (cut != cut_before) x = q8_take_rows(a, m, &own, &l, t0, t1);
-        cut_before = cut;
+        if (i == items.from || cut != *own.cut)
+            x = q8_take_rows(a, m, &own, &l, t0, t1, cut == *own.cut);
+        *own.cut = cut;
         q8_block(m, s, &own, &x, l.n_digits, t0, i % n_groups * TILE_PANELS);
     }
 }
@@ -328,10 +330,10 @@ static void q8_matmul(const rp__body_args *a, const matmul *m, const sink *s) {
     else if (a->n_live > 1)
         q8_few_rows(a, m, s);
     else if (a->n_live == 1)
-        q8_row(m, s, a->op->in[0].dtype, a->in[0], 0, ref_split(a, m->n_panels));
+        q8_row(m, s, a->op->in[0].dtype, a->in[0], 0, ref_split(a, m->n_panels), a->is_again);
 }
 
 /* One (token, choice): m is that expert's matrix. */
 static void q8_expert_row(const rp__body_args *a, const matmul *m, const sink *s, const void *x) {
-    q8_row(m, s, a->op->in[0].dtype, x, 0, ref_split(a, m->n_panels));
+    q8_row(m, s, a->op->in[0].dtype, x, 0, ref_split(a, m->n_panels), false);
 }

@@ -112,11 +112,11 @@ bool rp__panel_wants(const rp_tensor *desc);
 enum { RP__MATMUL_ROWS = 256, RP__MATMUL_SCRATCH = 2 * 16 * (256 + 2 * 16 + RP__MATMUL_ROWS) * 4 };
 
 /* Rows of rounded activations in one go, and what they need per worker for two panels: 256 columns
- * of two bytes, scales and mins of 16 groups, sums of those rows. Factors come on top: bytes that
- * go with 32 columns of one row. */
+ * of two bytes, scales and mins of 16 groups, sums of those rows, and a line. Factors come on top:
+ * bytes that go with 32 columns of one row. */
 enum {
     RP__Q8_ROWS = 264,
-    RP__Q8_SCRATCH = 2 * 16 * (2 * 256 + 4 * (2 * 16 + RP__Q8_ROWS)),
+    RP__Q8_SCRATCH = 2 * 16 * (2 * 256 + 4 * (2 * 16 + RP__Q8_ROWS)) + 64,
     RP__PANEL_FACTORS = 20,
 };
 

@@ -438,8 +438,8 @@ static void use_copies(const step *st, char *own, rp__body_args *a) {
 }
 
 /* Units [from, to) of `of`, with the scratch of the worker that runs them. */
-static void run_part(const run *r, const step *st, rp__body_fn fn, int worker, unsigned from,
-                     unsigned to, unsigned of) {
+static void run_part(const run *r, const step *st, rp__body_fn fn, int worker, bool is_again,
+                     unsigned from, unsigned to, unsigned of) {
     if (!fn) {
         memmove(st->out[0], st->in[0], st->n_bytes);
         return;
@@ -449,7 +449,8 @@ static void run_part(const run *r, const step *st, rp__body_fn fn, int worker, u
                        .from = (int)from,
                        .to = (int)to,
                        .of = (int)of,
-                       .n_workers = r->n_workers};
+                       .n_workers = r->n_workers,
+                       .is_again = is_again};
     memcpy(a.in, st->in, sizeof a.in);
     memcpy(a.out, st->out, sizeof a.out);
     const rp__scratch *scratch = r->scratch;
@@ -466,7 +467,8 @@ static unsigned own_lot(const run *r, int worker) {
     return (unsigned)worker * r->script->n_lots / (unsigned)r->n_workers;
 }
 
-static void run_lot(const run *r, step *st, unsigned lot, int worker) {
+/* True when the worker had a part of the step by then. */
+static bool run_lot(const run *r, step *st, unsigned lot, int worker, bool is_again) {
     const rp__script *s = r->script;
     const cut *c = &s->cuts[st->cut];
     const unsigned each = c->at[c->n_pieces], first = each * lot;
@@ -474,24 +476,28 @@ static void run_lot(const run *r, step *st, unsigned lot, int worker) {
     for (;;) {
         unsigned p =
             atomic_fetch_add_explicit(&st->n_taken[lot], 1, memory_order_relaxed) - before;
-        if (p >= c->n_pieces) return;
-        run_part(r, st, st->fn, worker, first + c->at[p], first + c->at[p + 1], each * s->n_lots);
+        if (p >= c->n_pieces) return is_again;
+        run_part(r, st, st->fn, worker, is_again, first + c->at[p], first + c->at[p + 1],
+                 each * s->n_lots);
+        is_again = true;
     }
 }
 
 static void run_own_part(const run *r, const step *st, rp__body_fn fn, int worker) {
-    run_part(r, st, fn, worker, (unsigned)worker, (unsigned)worker + 1, (unsigned)r->n_workers);
+    run_part(r, st, fn, worker, false, (unsigned)worker, (unsigned)worker + 1,
+             (unsigned)r->n_workers);
 }
 
 static void run_step(const run *r, step *st, int worker) {
     const unsigned n_lots = r->script->n_lots;
+    bool is_again = false;
     if (st->cut)
         for (unsigned i = 0; i < n_lots; i++)
-            run_lot(r, st, (own_lot(r, worker) + i) % n_lots, worker);
+            is_again = run_lot(r, st, (own_lot(r, worker) + i) % n_lots, worker, is_again);
     else if (st->is_split)
         run_own_part(r, st, st->fn, worker);
     else if (worker == 0 || st->is_repeated)
-        run_part(r, st, st->fn, worker, 0, 1, 1);
+        run_part(r, st, st->fn, worker, false, 0, 1, 1);
 }
 
 /* Where a worker will begin to read weights, up to a part of a second-level cache. */

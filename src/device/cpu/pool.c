@@ -15,9 +15,13 @@
 #include "base/fail.h"
 
 /* How long a worker looks before it sleeps: inside a job about as long as the others may still work
- * on their part, between jobs as long as the caller takes from one decode step to the next. A look
- * in between gives the core to who has work, so that more threads than cores get on. */
-enum { JOB_SPIN_US = 50, IDLE_SPIN_US = 300, LOOKS = 64 };
+ * on their part, between jobs as long as the caller takes from one decode step to the next.
+ *
+ * Between looks it offers its core to who has work: at once where the pool has more threads than
+ * there are cores, else after a time that waiting seldom takes. An offer that another program
+ * accepts costs milliseconds, and at every barrier again, even if that program is worth little to
+ * the system. */
+enum { JOB_SPIN_US = 50, IDLE_SPIN_US = 300, PATIENT_US = 15, LOOKS = 64 };
 
 /* What each worker waits at. `arrived` grows by one at every barrier and is written by its worker
  * alone, so that who comes last reads one line per worker and goes on. */
@@ -31,6 +35,7 @@ typedef struct worker_state {
 struct rp__pool {
     int n_threads;
     int n_started; /* threads to join */
+    uint64_t offer_after_us;
     /* Sleepers count themselves before their last look, and a change looks for sleepers after it is
      * made (both sequentially consistent), so that none is missed. */
     _Alignas(64) atomic_int n_sleepers;
@@ -88,7 +93,7 @@ static void wait_until(rp__pool *pool, const atomic_uint *value, unsigned want, 
         uint64_t now = rp__clock_ns();
         if (!start) start = now;
         if (now - start > spin_us * 1000) break;
-        sched_yield();
+        if (now - start >= pool->offer_after_us * 1000) sched_yield();
     }
     sleep_until(pool, value, want);
 }
@@ -144,6 +149,68 @@ int rp__pool_size(const rp__pool *pool) {
     return pool->n_threads;
 }
 
+/* ---- how many ---- */
+
+static bool read_line(const char *path, char *line, size_t cap) {
+    FILE *f = fopen(path, "re");
+    if (!f) return false;
+    bool ok = fgets(line, (int)cap, f) != NULL;
+    fclose(f);
+    return ok;
+}
+
+/* Whole CPUs that the cgroup's quota allows (rounded up); `most` without one. */
+static int quota_cpus(int most) {
+    char line[128];
+    long long quota = -1, period = 0;
+    if (read_line("/sys/fs/cgroup/cpu.max", line, sizeof line)) {
+        if (sscanf(line, "%lld %lld", &quota, &period) != 2) return most; /* "max 100000" */
+    } else if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", line, sizeof line)) {
+        quota = strtoll(line, NULL, 10);
+        if (!read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", line, sizeof line)) return most;
+        period = strtoll(line, NULL, 10);
+    }
+    if (quota <= 0 || period <= 0) return most;
+    long long n = (quota + period - 1) / period;
+    return n < most ? (int)n : most;
+}
+
+/* Threads that can run at a time. */
+static int count_cpus(void) {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof allowed, &allowed)) return 1;
+    return quota_cpus(CPU_COUNT(&allowed));
+}
+
+/* True when no allowed CPU with a lower number shares this one's core. */
+static bool is_first_sibling(int cpu, const cpu_set_t *allowed) {
+    char path[96], line[256];
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+    if (!read_line(path, line, sizeof line)) return true;
+    for (char *p = line; *p >= '0' && *p <= '9';) { /* "0-1,8-9" */
+        long from = strtol(p, &p, 10), to = from;
+        if (*p == '-') to = strtol(p + 1, &p, 10);
+        for (long i = from; i <= to && i < cpu; i++)
+            if (i < CPU_SETSIZE && CPU_ISSET((int)i, allowed)) return false;
+        if (*p == ',') p++;
+    }
+    return true;
+}
+
+int rp__pool_default_size(void) {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof allowed, &allowed)) return 1;
+    int n = 0;
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, &allowed) && is_first_sibling(i, &allowed)) n++;
+    if (n < 1) n = 1;
+    return quota_cpus(n);
+}
+
+/* ---- making and ending one ---- */
+
 static bool init_locks(rp__pool *pool) {
     if (pthread_mutex_init(&pool->mutex, NULL)) return false;
     if (pthread_cond_init(&pool->changed, NULL) == 0) return true;
@@ -159,6 +226,7 @@ rp_status rp__pool_create(int n_threads, rp__pool **out, rp_error *err) {
         return rp__fail(err, RP_ENOMEM, "cpu: no memory for a pool of %d threads", n_threads);
     memset(pool, 0, bytes);
     pool->n_threads = n_threads;
+    pool->offer_after_us = n_threads > count_cpus() ? 0 : PATIENT_US;
     if (!init_locks(pool)) {
         rp__free(pool);
         return rp__fail(err, RP_ENOMEM, "cpu: the system gave no locks for a pool");
@@ -186,56 +254,4 @@ void rp__pool_destroy(rp__pool *pool) {
     pthread_cond_destroy(&pool->changed);
     pthread_mutex_destroy(&pool->mutex);
     rp__free(pool);
-}
-
-/* ---- how many ---- */
-
-static bool read_line(const char *path, char *line, size_t cap) {
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
-    bool ok = fgets(line, (int)cap, f) != NULL;
-    fclose(f);
-    return ok;
-}
-
-/* Whole CPUs that the cgroup's quota allows (rounded up); `most` without one. */
-static int quota_cpus(int most) {
-    char line[128];
-    long long quota = -1, period = 0;
-    if (read_line("/sys/fs/cgroup/cpu.max", line, sizeof line)) {
-        if (sscanf(line, "%lld %lld", &quota, &period) != 2) return most; /* "max 100000" */
-    } else if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", line, sizeof line)) {
-        quota = strtoll(line, NULL, 10);
-        if (!read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", line, sizeof line)) return most;
-        period = strtoll(line, NULL, 10);
-    }
-    if (quota <= 0 || period <= 0) return most;
-    long long n = (quota + period - 1) / period;
-    return n < most ? (int)n : most;
-}
-
-/* True when no allowed CPU with a lower number shares this one's core. */
-static bool is_first_sibling(int cpu, const cpu_set_t *allowed) {
-    char path[96], line[256];
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-    if (!read_line(path, line, sizeof line)) return true;
-    for (char *p = line; *p >= '0' && *p <= '9';) { /* "0-1,8-9" */
-        long from = strtol(p, &p, 10), to = from;
-        if (*p == '-') to = strtol(p + 1, &p, 10);
-        for (long i = from; i <= to && i < cpu; i++)
-            if (i < CPU_SETSIZE && CPU_ISSET((int)i, allowed)) return false;
-        if (*p == ',') p++;
-    }
-    return true;
-}
-
-int rp__pool_default_size(void) {
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    if (sched_getaffinity(0, sizeof allowed, &allowed)) return 1;
-    int n = 0;
-    for (int i = 0; i < CPU_SETSIZE; i++)
-        if (CPU_ISSET(i, &allowed) && is_first_sibling(i, &allowed)) n++;
-    if (n < 1) n = 1;
-    return quota_cpus(n);
 }

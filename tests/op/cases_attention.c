@@ -71,6 +71,10 @@ static const attention_spec specs[] = {
     {9, 3, 64, 32, {160}, {96}, BF16S, .rows = RP_ROWS_PROMPT},
     {3, 1, 16, 32, {64}, {32}, .rows = RP_ROWS_PROMPT},
     {4, 2, 32, 64, {128}, {64}, .window = 40, .rows = RP_ROWS_PROMPT},
+    /* blocks of whole tiles: a window that begins inside one, many blocks, many rows */
+    {4, 2, 64, 32, {70, 40}, {9, 1}, BF16S, .window = 37},
+    {2, 1, 128, 64, {700}, BF16S, .rows = RP_ROWS_SINGLE},
+    {3, 1, 96, 32, {40}, {40}, BF16S},
 };
 enum { N_HAND = 5, N_SPECS = sizeof specs / sizeof *specs };
 

@@ -77,7 +77,7 @@ static corpus_image place_operand(const corpus_operand *o, rp_tensor *t, int64_t
 
 static void place(const corpus_case *c, int64_t from, int64_t n, size_t alignment,
                   corpus_placed *p) {
-    *p = (corpus_placed){.op = c->op, .of = c, .n_live = (int32_t)c->n_live};
+    *p = (corpus_placed){.op = c->op, .of = c, .n_live = (int32_t)c->n_live, .first = from};
     for (int j = 0; j < c->op.n_in; j++)
         if (c->op.in[j].n_dims)
             p->in[j] = place_operand(&c->in[j], &p->op.in[j], from, n, alignment);
@@ -104,9 +104,9 @@ static const uint8_t *item_at(const corpus_placed *p, int i, int64_t item) {
 /* ---- comparing ---- */
 
 /* Items of output i that have a meaning: the live ones of outputs by rows, else all. */
-static int64_t live_items(const corpus_case *c, int i) {
-    bool is_cut = c->out[i].is_rows && c->n_live >= 0;
-    return is_cut ? c->n_live : c->op.out[i].dim[0];
+static int64_t live_items(const corpus_placed *p, int i) {
+    bool is_cut = p->of->out[i].is_rows && p->of->n_live >= 0;
+    return is_cut ? p->of->n_live : p->op.out[i].dim[0];
 }
 
 static double error_of(double found, double wanted, double mag) {
@@ -129,7 +129,7 @@ static double decode_one(rp_dtype dtype, const uint8_t *p) {
 
 static bool compare_bytes(corpus_machine *m, const corpus_placed *p, int i) {
     size_t item = rp__tensor_item_bytes(&p->op.out[i]);
-    for (int64_t r = 0; r < live_items(p->of, i); r++) {
+    for (int64_t r = 0; r < live_items(p, i); r++) {
         const uint8_t *found = item_at(p, i, r), *want = p->of->out[i].want + (size_t)r * item;
         for (size_t b = 0; b < item; b++)
             if (found[b] != want[b]) {
@@ -141,20 +141,25 @@ static bool compare_bytes(corpus_machine *m, const corpus_placed *p, int i) {
     return true;
 }
 
+static double allowed_error(const corpus_machine *m, corpus_tol tol) {
+    double allowed = tolerance[tol][m->precision];
+    if (tol != TOL_BITS) allowed = fmax(allowed, m->coarse.eps);
+    return tol == TOL_ATTENTION ? fmax(allowed, m->coarse.attention_eps) : allowed;
+}
+
 static bool compare_output(corpus_machine *m, const corpus_placed *p, int i,
                            rp_corpus_result *result) {
     const corpus_case *c = p->of;
     const corpus_operand *o = &c->out[i];
     const rp_tensor *t = &c->op.out[i];
     if (o->want) return compare_bytes(m, p, i);
-    double allowed = tolerance[o->tol][m->precision];
-    if (o->tol != TOL_BITS && m->eps > allowed) allowed = m->eps;
-    int64_t n_items = live_items(c, i), n_inner = t->dim[0] ? rp__tensor_elems(t) / t->dim[0] : 0;
+    double allowed = allowed_error(m, o->tol);
+    int64_t n_items = live_items(p, i), n_inner = t->dim[0] ? rp__tensor_elems(t) / t->dim[0] : 0;
     int64_t first = c->has_sink_block && !m->honours_live ? 1 : 0;
     size_t elem = rp__dtype_block_bytes(t->dtype);
     for (int64_t item = first; item < n_items; item++) {
         for (int64_t e = 0; e < n_inner; e++) {
-            int64_t at = item * n_inner + e;
+            int64_t at = (p->first + item) * n_inner + e;
             double found = decode_one(t->dtype, item_at(p, i, item) + (size_t)e * elem);
             double error = error_of(found, o->value[at], o->mag ? o->mag[at] : 0);
             double part = error > 0 ? error / allowed : 0;
@@ -185,7 +190,7 @@ static bool check_untouched(corpus_machine *m, const corpus_placed *p, int i) {
                          (long long)r);
                 return false;
             }
-        if (!m->honours_live || r < live_items(c, i)) continue;
+        if (!m->honours_live || r < live_items(p, i)) continue;
         if (memcmp(gap - item, (const char *)before->bytes + (size_t)r * item, item)) {
             complain(m, c, "output %d: item %lld is not live and was written", i, (long long)r);
             return false;
@@ -204,7 +209,7 @@ static uint8_t *live_bits(corpus_machine *m, const corpus_placed *p, size_t *n) 
     for (int i = 0; i < p->op.n_out; i++) {
         size_t item = rp__tensor_item_bytes(&p->op.out[i]);
         bool skips_sink = p->of->has_sink_block && !m->honours_live;
-        int64_t n_items = p->op.out[i].dim[0], n_live = live_items(p->of, i);
+        int64_t n_items = p->op.out[i].dim[0], n_live = live_items(p, i);
         for (int64_t r = skips_sink; r < n_items && r < n_live; r++, *n += item)
             memcpy(bits + *n, item_at(p, i, r), item);
     }
@@ -227,29 +232,34 @@ static bool same_bits(corpus_machine *m, const corpus_case *c, const void *a, co
     return false;
 }
 
-/* Row `from` computed alone has the bits it has among all rows. Outputs that are not by rows
- * (caches) must show the row as well, but hold the others' too: they are left to the comparison of
- * the whole. */
-static bool run_row(corpus_machine *m, const corpus_case *c, const corpus_placed *all,
-                    int64_t from) {
+/* Row `from` computed alone has the bits it has among all rows, or is right where it may have
+ * others. Outputs that are not by rows (caches) must show the row as well, but hold the others'
+ * too: they are left to the comparison of the whole. */
+static bool run_row(corpus_machine *m, const corpus_case *c, const corpus_placed *all, int64_t from,
+                    rp_corpus_result *result) {
     corpus_placed one;
+    bool varies = c->op.kind == RP_OP_ATTENTION && m->coarse.attention_varies;
     place(c, from, 1, m->alignment, &one);
     bool ok = run_placed(m, &one, 0);
-    for (int i = 0; ok && i < c->op.n_out; i++)
-        if (c->op.out[i].n_dims && c->out[i].is_rows)
-            ok = same_bits(m, c, item_at(&one, i, 0), item_at(all, i, from),
-                           rp__tensor_item_bytes(&one.op.out[i]), "for a row alone, row", from);
+    for (int i = 0; ok && i < c->op.n_out; i++) {
+        if (!c->op.out[i].n_dims || !c->out[i].is_rows) continue;
+        ok = varies
+                 ? compare_output(m, &one, i, result)
+                 : same_bits(m, c, item_at(&one, i, 0), item_at(all, i, from),
+                             rp__tensor_item_bytes(&one.op.out[i]), "for a row alone, row", from);
+    }
     unplace(&one);
     return ok;
 }
 
 /* All rows of few, else the first, a middle one and the last. */
-static bool run_rows(corpus_machine *m, const corpus_case *c, const corpus_placed *all) {
+static bool run_rows(corpus_machine *m, const corpus_case *c, const corpus_placed *all,
+                     rp_corpus_result *result) {
     int64_t n = c->op.out[0].dim[0];
     if (!c->out[0].is_rows || c->n_live >= 0) return true;
     for (int64_t r = 0; r < n; r++) {
         if (n > 8 && r != 0 && r != n / 2 && r != n - 1) continue;
-        if (!run_row(m, c, all, r)) return false;
+        if (!run_row(m, c, all, r, result)) return false;
     }
     return true;
 }
@@ -280,7 +290,7 @@ bool rp_corpus_run_case(corpus_machine *m, const corpus_case *c, rp_corpus_resul
     size_t n;
     uint8_t *bits = live_bits(m, &p, &n);
     if (ok) result->digest = rp__hash_bytes(bits, n, result->digest);
-    ok = ok && run_rows(m, c, &p) && run_twin(m, c, bits);
+    ok = ok && run_rows(m, c, &p, result) && run_twin(m, c, bits);
     unplace(&p);
     for (int v = 1; ok && v < m->n_variants; v++) {
         place(c, 0, -1, m->alignment, &p);

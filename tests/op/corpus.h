@@ -78,6 +78,7 @@ typedef struct corpus_placed {
     rp_op op;
     corpus_image in[RP_OP_MAX_IN], out[RP_OP_MAX_OUT];
     int32_t n_live; /* for op.live when present */
+    int64_t first;  /* row of the case that is row 0 here */
     const corpus_case *of;
 } corpus_placed;
 
@@ -92,13 +93,21 @@ typedef enum corpus_precision {
     N_PRECISIONS
 } corpus_precision;
 
+/* What a machine of coarse activations adds to the table. */
+typedef struct corpus_coarse {
+    double eps;            /* relative precision of its results; 0: as the table says */
+    double attention_eps;  /* and of attention's, where that is coarser */
+    bool attention_varies; /* in its last bits with how many rows there are: a row alone is right,
+                              but may have other bits */
+} corpus_coarse;
+
 typedef struct corpus_machine corpus_machine;
 struct corpus_machine {
     const char *name;
     void *user;
     corpus_precision precision;
     bool honours_live; /* rows past the live ones are left alone */
-    double eps; /* relative precision of activations, where coarser than the table's; else 0 */
+    corpus_coarse coarse;
     size_t alignment; /* of offsets */
     int n_variants;   /* ways to run that must agree to the bit; at least 1 */
     bool is_quiet;    /* failures are not printed */
@@ -122,8 +131,8 @@ void rp_corpus_run_machine(corpus_machine *m, const char *filter, rp_corpus_resu
 
 typedef struct rp_corpus_options {
     const char *filter;
-    corpus_precision precision; /* and eps: of corpus_machine */
-    double eps;
+    corpus_precision precision; /* and coarse: of corpus_machine */
+    corpus_coarse coarse;
 } rp_corpus_options;
 
 /* On an open device, through the device layer, eager and (where the device can) captured and

@@ -98,7 +98,7 @@ void rp_corpus_run(rp_device *dev, const rp_corpus_options *options, rp_corpus_r
         .name = rp__device_name(dev),
         .user = dev,
         .precision = options ? options->precision : CORPUS_FLOAT,
-        .eps = options ? options->eps : 0,
+        .coarse = options ? options->coarse : (corpus_coarse){0},
         .honours_live = props->has_live_rows,
         .alignment = props->alignment,
         .n_variants = rp__device_has_capture(dev) ? 2 : 1,

@@ -24,6 +24,9 @@ F32_BYTES = 4
 GROUP = 32
 TILE = 32
 MOST = 3.3895e38  # the largest number of BF16
+# Attention adds -infinity to the scores of what a row may not see. A score that has overflowed to
+# infinity or is NaN stays one, and would reach the result: no key is so large, nor NaN.
+MOST_OF_KEY = 1e30
 
 
 class Missing(Exception):
@@ -135,6 +138,8 @@ class Glue:
         a = np.frombuffer(data, "<f4").reshape(dims)
         if form == "weight":
             return self.host_weight(a, dtype)
+        if form == "cache":
+            a = np.nan_to_num(a.clip(-MOST_OF_KEY, MOST_OF_KEY), nan=MOST_OF_KEY)
         t = ttnn.Tensor(np.array(a, order="C"), ttnn.bfloat16)  # a copy: ttnn wants to write it
         return t if form == "table" else ttnn.to_layout(t, ttnn.TILE_LAYOUT)
 
@@ -346,11 +351,15 @@ class Glue:
         begin[dim], end[dim] = first, first + n
         return self.keep(ttnn.slice(t, begin, end))
 
+    def tame(self, keys):
+        return self.keep(ttnn.clamp(keys, -MOST_OF_KEY, MOST_OF_KEY))
+
     def kv_write(self, c):
         """Rows go to positions of their rows of a page table; without one, to slots.
         ints: whether all rows lie in different blocks. Otherwise one row per call: two rows of
         one tile written side by side would lose one of them."""
         (kc, vc, k, v, at, pages), (is_scattered,) = c.tensors, c.ints
+        k = self.tame(k)
         n, width = k.shape[1], -(-k.shape[3] // TILE) * TILE
         step = min(GROUP, n) if is_scattered else 1
         for first in range(0, n, step):
@@ -371,7 +380,7 @@ class Glue:
     def kv_fill(self, c):
         """Whole blocks of one sequence: block j of the list takes rows [j S, (j + 1) S)."""
         kc, vc, k, v, blocks = c.tensors
-        for cache, x in ((kc, k), (vc, v)):
+        for cache, x in ((kc, self.tame(k)), (vc, v)):
             x = self.keep(ttnn.transpose(x, 1, 2))
             ttnn.experimental.paged_fill_cache(cache, x, blocks, batch_idx=0)
         return ()

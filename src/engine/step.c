@@ -253,7 +253,32 @@ static void keep_past(rp__stepper *s, const rp__program *p) {
     memcpy(s->staging + at, s->known + at, rp__tensor_span(past));
 }
 
-/* Padding tokens are token 0 at position 0 of the table's last row, which holds the sink block
+/* The op when it changes inputs on the device, and of how many tokens; NULL: it does not. */
+static const rp_op *changing_op(const rp__stepper *s, const rp__program *p, int32_t i, int64_t *n) {
+    if (i < 0 || p->places[i].side != RP_SIDE_DEVICE) return NULL;
+    bool is_live = rp__device_props(s->device)->has_live_rows;
+    *n = is_live ? s->batch.n_tokens : p->ops[i].out[0].dim[0];
+    return &p->ops[i];
+}
+
+/* A device that moves padding on with the rest goes on from what it has: its tokens, at positions
+ * within one block of the sink. Otherwise it would be written anew in every visit. */
+static void keep_padding(rp__stepper *s, const rp__program *p) {
+    int64_t n = 0;
+    int32_t last = s->config.block_size - (s->batch.n_steps ? s->batch.n_steps : 1);
+    bool is_known = s->n_known >= p->bytes[RP_SIDE_DEVICE].inputs;
+    if (!is_known || !changing_op(s, p, p->advance_op, &n)) return;
+    const int32_t *pos = (int32_t *)(s->known + place_of(p, "pos")),
+                  *ids = (int32_t *)(s->known + place_of(p, "ids"));
+    for (int64_t i = s->batch.n_tokens; i < n; i++) {
+        if (pos[i] < 0 || pos[i] > last) continue;
+        staged(s, p, "pos")[i] = pos[i];
+        if (p->feed_op >= 0 && ids[i] >= 0 && ids[i] < s->model->h.n_vocab)
+            staged(s, p, "ids")[i] = ids[i];
+    }
+}
+
+/* Padding tokens are token 0 at position 0, at first, of the table's last row, which holds the sink block
  * only: they read and write nothing but the sink. */
 static void stage_inputs(rp__stepper *s, const rp__program *p) {
     const rp__batch *b = &s->batch;
@@ -275,6 +300,7 @@ static void stage_inputs(rp__stepper *s, const rp__program *p) {
         if (n) memcpy(dst, b->tables[i], (size_t)n * sizeof *dst);
         for (int64_t k = n; k < table->dim[1]; k++) dst[k] = RP_KV_SINK;
     }
+    keep_padding(s, p);
 }
 
 static bool is_known(const rp__stepper *s, size_t at, size_t n) {
@@ -316,14 +342,6 @@ static rp_status rewind_inputs(void *user, const rp__program *p, rp_error *err) 
     return rewrite_inputs(user, p, err);
 }
 
-/* The op when it changes inputs on the device, and of how many tokens; NULL: it does not. */
-static const rp_op *changing_op(const rp__stepper *s, const rp__program *p, int32_t i, int64_t *n) {
-    if (i < 0 || p->places[i].side != RP_SIDE_DEVICE) return NULL;
-    bool is_live = rp__device_props(s->device)->has_live_rows;
-    *n = is_live ? s->batch.n_tokens : p->ops[i].out[0].dim[0];
-    return &p->ops[i];
-}
-
 /* What the steps that ran changed in their inputs on the device. The tokens they picked are known
  * when they are read: until then, what no input ever is. */
 static void note_changes(rp__stepper *s, const rp__program *p) {
@@ -334,8 +352,9 @@ static void note_changes(rp__stepper *s, const rp__program *p) {
         for (int64_t i = 0; i < n; i++) pos[i] += op->p.advance.step * s->n_steps;
     }
     op = changing_op(s, p, p->feed_op, &n);
-    for (int i = 0; op && i < op->n_out; i++)
-        memset(s->known + op->out[i].offset, -1, rp__tensor_span(&op->out[i]));
+    if (!op) return;
+    memset(s->known + op->out[0].offset, -1, (size_t)n * sizeof(int32_t));
+    memset(s->known + op->out[1].offset, -1, rp__tensor_span(&op->out[1]));
 }
 
 /* ---- loading ---- */

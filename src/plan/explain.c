@@ -24,6 +24,15 @@ static bool print_slots(const rp__program *p, rp__slot_kind kind, const char *ti
     return ok && rp__bytes_add_char(out, '\n');
 }
 
+/* What a visit of greedy steps reads in place of the outputs. */
+static bool print_picked(const rp__program *p, rp__bytes *out) {
+    if (p->feed_op < 0) return true;
+    const rp_tensor *past = &p->ops[p->feed_op].out[1];
+    char text[96];
+    return rp__bytes_printf(out, "  or, where only the best tokens are wanted: past %s\n",
+                            rp__tensor_text(past, text, sizeof text));
+}
+
 static bool print_traffic(const rp__program *p, rp__bytes *out) {
     const rp__traffic *t = &p->traffic;
     if (!t->n_host_ops) return rp__bytes_printf(out, "  on the host: nothing; no other transfer\n");
@@ -141,7 +150,7 @@ bool rp__program_explain(const rp__program *p, bool all_ops, rp__bytes *out) {
     int32_t n_left = 0;
     bool ok = print_head(p, out) && print_slots(p, RP_SLOT_INPUT, "inputs in", b->inputs, out) &&
               print_slots(p, RP_SLOT_OUTPUT, "outputs out", b->outputs, out) &&
-              print_traffic(p, out);
+              print_picked(p, out) && print_traffic(p, out);
     for (int32_t s = 0; s < p->n_segments && ok; s++)
         ok = print_segment(p, s, all_ops, &n_left, out);
     return ok && print_left_out(&n_left, out);

@@ -202,6 +202,43 @@ RP_TEST(visits, tokens_cross_once_per_visit) {
     rp_engine_destroy(e);
 }
 
+/* Writes of three answers side by side, in steps of four or of three, from the first one on. */
+static uint64_t count_writes(const char *options, rp_answer *a) {
+    rp_engine_options eo = visiting(options, VISIT);
+    int32_t ids[4][8];
+    rp_gate gate; /* of one that holds the engine until all are there */
+    rp_request *r[4];
+    eo.max_seqs = 4;
+    eo.block_size = 32; /* nobody comes to its end */
+    eo.capture = RP_CAPTURE_ON;
+    eo.prefix_cache = false;
+    rp_engine *e = rp_answer_engine(eo);
+    for (int i = 0; i < 4; i++) {
+        rp_request_options o = greedy(i ? 0 : 1, ids[i]);
+        if (!i) rp_gate_put(&gate, &o);
+        r[i] = rp_answer_submit(e, &o);
+        if (!i) rp_gate_wait(&gate, 1);
+    }
+    rp_request_cancel(r[0]);
+    rp_gate_allow(&gate, RP_GATE_ALL);
+    for (int i = 0; i < 4; i++) {
+        if (i) rp_answer_take(r[i], &a[i - 1]);
+        rp_request_release(r[i]);
+    }
+    uint64_t n = rp__device_get_stats(e->device).n_writes;
+    rp_engine_destroy(e);
+    return n;
+}
+
+/* A device that computes padding as if it were alive moves that on too, which is left at that. */
+RP_TEST(visits, padding_is_not_written_in_every_one) {
+    RP_NEEDS_COUNTS();
+    static rp_answer live[3], padded[3];
+    uint64_t n = count_writes("picks=1,advance=1,live_rows=1", live);
+    assert_int_equal(count_writes("picks=1,advance=1,live_rows=0", padded), n);
+    for (int i = 0; i < 3; i++) rp_answer_assert_same(&padded[i], &live[i]);
+}
+
 /* Cancelled while a visit's tokens are handed out: they are told, and no more. */
 RP_TEST(visits, cancelling_ends_with_the_visit) {
     RP_NEEDS_COUNTS();

@@ -127,6 +127,9 @@ def test_explain_shows_what_crosses_for_ops_on_the_host():
     assert "prompt 32" in alone and "hybrid" not in alone and "transfers down" not in alone
     assert "decode 1, host-free" in both and "decode 1, hybrid" in both
     assert "on the host: 7 ops; per step 8 transfers down" in both
+    visits = explain("--device-options", "pick=1", "--num-scheduler-steps", "4")
+    assert "or, where only the best tokens are wanted: past [4, 1] I32\n" in visits
+    assert "best tokens" not in alone
 
 
 def test_a_lost_process_is_an_error_of_the_request():

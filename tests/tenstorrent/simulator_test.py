@@ -13,6 +13,7 @@ NAMES = [
     "describes_itself",
     "replays_have_the_bits_of_the_warm_run",
     "two_handles_destroyed_in_either_order",
+    "keys_that_are_no_numbers_are_not_seen",
     "corpus",
     "llama",
     "smollm2",

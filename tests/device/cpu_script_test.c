@@ -186,7 +186,8 @@ static void be_slow(const rp__body_args *a) {
         for (int i = 0; i < 20000 && !atomic_load(&parts.has_begun); i++) usleep(1000);
     } else {
         atomic_store(&parts.has_begun, true);
-        if (comes_true(&parts.n_all, a->of - (a->to - a->from))) atomic_store(&parts.was_helped, true);
+        if (comes_true(&parts.n_all, a->of - (a->to - a->from)))
+            atomic_store(&parts.was_helped, true);
     }
 }
 

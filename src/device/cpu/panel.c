@@ -358,9 +358,37 @@ static void write_lane_blocks(rp_dtype dtype, uint8_t *panel, int lane, int64_t 
     }
 }
 
-static void write_lane_16(uint16_t *panel, int lane, int64_t k, const uint8_t *row) {
-    for (int64_t i = 0; i < k; i++)
+static void write_lane_16(uint16_t *panel, int lane, int64_t from, int64_t k, const uint8_t *row) {
+    for (int64_t i = from; i < k; i++)
         panel[i * RP__PANEL_ROWS + lane] = row ? u16_at(row + 2 * i) : 0;
+}
+
+typedef uint16_t u16x8 __attribute__((vector_size(16)));
+
+/* r[i] lane j becomes r[j] lane i: three times, halves are put together in turns. */
+static void turn_square(u16x8 r[8]) {
+    for (int step = 0; step < 3; step++) {
+        u16x8 t[8];
+        for (int i = 0; i < 4; i++) {
+            t[2 * i] = __builtin_shufflevector(r[i], r[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+            t[2 * i + 1] = __builtin_shufflevector(r[i], r[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+        }
+        memcpy(r, t, sizeof t);
+    }
+}
+
+/* All rows of a panel at once, in squares of eight rows and columns: the first k / 8 * 8 columns. */
+static void write_squares_16(uint16_t *panel, int64_t k, const uint8_t *rows) {
+    const size_t row_bytes = (size_t)k * 2;
+    for (int64_t i = 0; i + 8 <= k; i += 8)
+        for (int half = 0; half < RP__PANEL_ROWS; half += 8) {
+            u16x8 r[8];
+            for (int j = 0; j < 8; j++)
+                memcpy(&r[j], rows + (size_t)(half + j) * row_bytes + 2 * i, sizeof r[j]);
+            turn_square(r);
+            for (int j = 0; j < 8; j++)
+                memcpy(panel + (i + j) * RP__PANEL_ROWS + half, &r[j], sizeof r[j]);
+        }
 }
 
 static void write_lane_f32(rp_dtype dtype, float *panel, int lane, int64_t k, const uint8_t *row) {
@@ -382,7 +410,20 @@ static void write_lane(rp_dtype dtype, void *panel, int lane, int64_t k, const u
     else if (f == RP__PANEL_F32)
         write_lane_f32(dtype, panel, lane, k, row);
     else
-        write_lane_16(panel, lane, k, row);
+        write_lane_16(panel, lane, 0, k, row);
+}
+
+/* Sixteen rows, a whole panel. */
+static void write_panel(rp_dtype dtype, void *panel, int64_t k, const uint8_t *rows,
+                        size_t row_bytes) {
+    const rp__panel_format f = rp__panel_format_of(dtype);
+    const bool is_16 = f == RP__PANEL_F16 || f == RP__PANEL_BF16;
+    if (is_16) write_squares_16(panel, k, rows);
+    for (int lane = 0; lane < RP__PANEL_ROWS; lane++, rows += row_bytes)
+        if (is_16)
+            write_lane_16(panel, lane, k / 8 * 8, k, rows);
+        else
+            write_lane(dtype, panel, lane, k, rows);
 }
 
 static uint8_t *panel_at(const shape *s, rp_dtype dtype, void *weight, int64_t row) {
@@ -397,10 +438,16 @@ void rp__panel_write(const rp_tensor *desc, void *dst, int64_t row, int64_t n_ro
     size_t row_bytes =
         (size_t)(s.k / rp__dtype_block_elems(desc->dtype)) * rp__dtype_block_bytes(desc->dtype);
     const uint8_t *from = src;
-    for (int64_t r = row; r < row + n_rows; r++, from += row_bytes) {
+    for (int64_t r = row, end = row + n_rows; r < end; r++, from += row_bytes) {
         uint8_t *panel = panel_at(&s, desc->dtype, dst, r);
         int lane = (int)(r % s.n % RP__PANEL_ROWS);
-        write_lane(desc->dtype, panel, lane, s.k, from);
+        if (lane == 0 && r + RP__PANEL_ROWS <= end && r % s.n + RP__PANEL_ROWS <= s.n) {
+            write_panel(desc->dtype, panel, s.k, from, row_bytes);
+            lane = RP__PANEL_ROWS - 1;
+            r += lane, from += (size_t)lane * row_bytes;
+        } else {
+            write_lane(desc->dtype, panel, lane, s.k, from);
+        }
         if (r % s.n == s.n - 1)
             while (++lane < RP__PANEL_ROWS) write_lane(desc->dtype, panel, lane, s.k, NULL);
     }

@@ -196,8 +196,8 @@ static int accesses_of(const step *st, access *out) {
     bool by_all = st->is_split || st->is_repeated;
     for (int i = 0; i < st->op.n_in; i++)
         if (st->in[i])
-            out[n++] = access_of(&st->op.in[i], st->in[i], false,
-                                 by_all && st->own_in[i] == AT_HOME);
+            out[n++] =
+                access_of(&st->op.in[i], st->in[i], false, by_all && st->own_in[i] == AT_HOME);
     for (int i = 0; i < st->op.n_out; i++)
         if (st->out[i]) out[n++] = access_of(&st->op.out[i], st->out[i], true, st->is_split);
     if (st->live) out[n++] = access_of(&st->op.live, st->live, false, by_all);
@@ -474,8 +474,7 @@ static bool run_lot(const run *r, step *st, unsigned lot, int worker, bool is_ag
     const unsigned each = c->at[c->n_pieces], first = each * lot;
     const unsigned before = (s->n_runs - 1) * (c->n_pieces + (unsigned)r->n_workers);
     for (;;) {
-        unsigned p =
-            atomic_fetch_add_explicit(&st->n_taken[lot], 1, memory_order_relaxed) - before;
+        unsigned p = atomic_fetch_add_explicit(&st->n_taken[lot], 1, memory_order_relaxed) - before;
         if (p >= c->n_pieces) return is_again;
         run_part(r, st, st->fn, worker, is_again, first + c->at[p], first + c->at[p + 1],
                  each * s->n_lots);

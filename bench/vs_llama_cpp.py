@@ -10,9 +10,9 @@ package llama-cpp-python carries (--build agrees to that: it takes some minutes)
 
 Every round runs each engine once per test, in processes of their own, first one then the other, and
 turns the order round in the next; a figure is the median of the rounds. Limits are measured in
-every round too, and the highest counts. Both engines get the same priority (--nice). Before a start,
-twice the file's size of memory is written and given back, so that neither engine waits for what a
-virtual machine has to get from its host.
+every round too, and the highest counts. Both engines get the same priority (--nice). Of starts the
+second of two in a row counts: neither engine then waits for memory that a virtual machine has to get
+from its host.
 
     pp512      512 tokens of prompt                tokens/s
     tg128      128 tokens, one by one              tokens/s
@@ -114,15 +114,15 @@ def run(command, nice=0):
     return done.stdout
 
 
-def have_memory_at_hand(n_bytes):
-    """A process writes so many bytes and ends."""
-    run([sys.executable, "-c", "import sys; bytearray(b'1') * int(sys.argv[1])", n_bytes])
+def start_twice(command, nice):
+    """The second of two starts: it finds memory that the first has given back."""
+    start_once(command, nice)
+    return start_once(command, nice)
 
 
-def start_once(command, model, nice):
+def start_once(command, nice):
     """Seconds until the first byte of the answer, or until the end when it has no text, and the
     peak memory in MiB."""
-    have_memory_at_hand(2 * Path(model).stat().st_size)
     begin = time.perf_counter()
     child = subprocess.Popen(
         [str(c) for c in command],
@@ -176,7 +176,7 @@ class Reprise:
 
     def start(self, model, prompt):
         command = [self.tool, "run", model, "-p", prompt, "-n", 1, "--temp", 0, "--raw", "-q"]
-        return start_once([*command, "-c", 512, *self.common], model, self.args.nice)
+        return start_twice([*command, "-c", 512, *self.common], self.args.nice)
 
     def size(self):
         return stripped_size([self.tool])
@@ -210,7 +210,7 @@ class LlamaCpp:
     def start(self, model, prompt):
         command = [self.folder / "llama-completion", "-m", model, "-p", prompt, "-n", 1]
         command += ["--temp", 0, "-no-cnv", "--no-display-prompt", "--no-warmup", "-c", 512]
-        return start_once([*command, "-t", self.args.threads], model, self.args.nice)
+        return start_twice([*command, "-t", self.args.threads], self.args.nice)
 
     def size(self):
         libraries = [*self.folder.glob("lib*.so.[0-9].*.*"), *self.folder.glob("lib*.so.0")]

@@ -84,6 +84,9 @@ int64_t rp__panel_rows(void) {
 
 typedef rp__panel_piece piece;
 
+/* Inlined where the format is a constant: loops of a few constant turns become straight lines. */
+#define INSTANCE static inline __attribute__((always_inline))
+
 static uint16_t u16_at(const uint8_t *p) {
     return (uint16_t)(p[0] | p[1] << 8);
 }
@@ -219,8 +222,8 @@ static void take_q6_k(const uint8_t *b, int c, piece *out) {
                                   each_two(eight_at(qh + i), quarter * 2) << 4);
 }
 
-static inline __attribute__((always_inline)) void
-take_piece(rp_dtype dtype, size_t bytes, const uint8_t *row, int64_t chunk, piece *out) {
+INSTANCE void take_piece(rp_dtype dtype, size_t bytes, const uint8_t *row, int64_t chunk,
+                         piece *out) {
     const uint8_t *block = row + (size_t)chunk * bytes;       /* of 32 */
     const uint8_t *super = row + (size_t)(chunk / 8) * bytes; /* of 256 */
     int c = (int)(chunk % 8);
@@ -273,7 +276,7 @@ static void put_u16(uint8_t *p, int lane, uint16_t v) {
     memcpy(p + 2 * lane, &v, 2);
 }
 
-static void put_heads(rp__panel_traits t, uint8_t *p, int lane, const piece *in) {
+INSTANCE void put_heads(rp__panel_traits t, uint8_t *p, int lane, const piece *in) {
     put_u16(p, lane, in->head[0]);
     if (t.has_min) put_u16(p + RP__PANEL_ROWS * 2, lane, in->head[1]);
 }
@@ -284,11 +287,11 @@ static uint32_t four_at(const uint8_t *p) {
     return v;
 }
 
-static void put_bytes(uint8_t *q, const uint8_t *in) {
+INSTANCE void put_bytes(uint8_t *q, const uint8_t *in) {
     for (int i = 0; i < RP__PANEL_CHUNK; i += 4) memcpy(q + i / 4 * RP__PANEL_CELL, in + i, 4);
 }
 
-static void put_nibbles(rp__panel_traits t, uint8_t *q, const uint8_t *in) {
+INSTANCE void put_nibbles(rp__panel_traits t, uint8_t *q, const uint8_t *in) {
     const int upper = rp__panel_upper_bits(t), run = rp__panel_run(t);
     for (int from = 0; from < RP__PANEL_CHUNK; from += run) {
         uint32_t above = 0;
@@ -305,7 +308,7 @@ static void put_nibbles(rp__panel_traits t, uint8_t *q, const uint8_t *in) {
     }
 }
 
-static void put_piece(rp__panel_traits t, uint8_t *p, int lane, const piece *in) {
+INSTANCE void put_piece(rp__panel_traits t, uint8_t *p, int lane, const piece *in) {
     size_t part = rp__panel_scale_bytes(t);
     if (t.is_k) {
         for (int g = 0; g < RP__PANEL_CHUNK / t.group; g++) {
@@ -322,9 +325,8 @@ static void put_piece(rp__panel_traits t, uint8_t *p, int lane, const piece *in)
         put_nibbles(t, q, in->q);
 }
 
-static inline __attribute__((always_inline)) void write_lane_as(rp_dtype dtype, rp__panel_traits t,
-                                                                uint8_t *panel, int lane,
-                                                                int64_t k, const uint8_t *row) {
+INSTANCE void write_lane_as(rp_dtype dtype, rp__panel_traits t, uint8_t *panel, int lane, int64_t k,
+                            const uint8_t *row) {
     const size_t bytes = rp__dtype_block_bytes(dtype);
     piece in = {0}; /* a zero piece pads: every value is 0 */
     for (int64_t c = 0; c < k / RP__PANEL_CHUNK; c++) {

@@ -278,8 +278,8 @@ static void keep_padding(rp__stepper *s, const rp__program *p) {
     }
 }
 
-/* Padding tokens are token 0 at position 0, at first, of the table's last row, which holds the sink block
- * only: they read and write nothing but the sink. */
+/* Padding tokens are token 0 at position 0, at first, of the table's last row, which holds the sink
+ * block only: they read and write nothing but the sink. */
 static void stage_inputs(rp__stepper *s, const rp__program *p) {
     const rp__batch *b = &s->batch;
     int32_t t = p->bucket.n_tokens;

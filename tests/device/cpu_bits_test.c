@@ -372,6 +372,28 @@ RP_TEST(cpu, attention_has_the_same_bits_whole_in_chunks_and_token_by_token) {
     free(q), free(f), free(all), free(wider), free(kv);
 }
 
+/* A weight of 0 must not bring a later position's NaN to rows that come before it. */
+RP_TEST(cpu, attention_keeps_a_later_position_out_of_earlier_rows) {
+    enum { ROW = HEADS * DIM, LOST = 500 };
+    const char *isa;
+    size_t n = (size_t)CONTEXT * ROW, n_kv = 2 * (size_t)CONTEXT * KV_HEADS * DIM;
+    float *q = random_floats(n, 23), *f = random_floats(n_kv, 24);
+    float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
+    uint16_t *kv = malloc(n_kv * sizeof *kv);
+    for (int i = 0; (isa = isa_at(i)); i++) {
+        rp_device *dev = open_cpu(isa, 2);
+        rp__dtype_from_f32(RP_F16, f, kv, (int64_t)n_kv);
+        attend(dev, q, kv, 0, CONTEXT, 16, false, 0, want);
+        uint16_t *v = kv + (size_t)(CONTEXT + LOST) * KV_HEADS * DIM;
+        for (int e = 0; e < KV_HEADS * DIM; e++) v[e] = 0x7E00; /* NaN */
+        attend(dev, q, kv, 0, CONTEXT, 16, false, 0, got);
+        rp__device_close(dev);
+        same_bits(want, got, (size_t)LOST * ROW, "attention before a NaN", isa, 0);
+        for (size_t e = (size_t)LOST * ROW; e < n; e++) assert_true(got[e] != got[e]);
+    }
+    free(q), free(f), free(want), free(got), free(kv);
+}
+
 /* ---- the same bits on another machine ---- */
 
 static uint64_t digest(const void *p, size_t n) { /* FNV-1a */

@@ -203,7 +203,6 @@ RP_TEST(cpu, matmul_rows_have_the_same_bits_alone_and_together) {
     free(x), free(all), free(wider);
 }
 
-/* The sum itself, in double precision from the decoded weights. */
 /* ---- the same with rounded activations, in more rows than one go of a kernel takes ---- */
 
 enum { MANY_ROWS = 300 };
@@ -261,6 +260,7 @@ RP_TEST(cpu, matmul_of_rounded_rows_has_the_same_bits_in_any_number) {
     free(x);
 }
 
+/* The sum itself, in double precision from the decoded weights. */
 RP_TEST(cpu, matmul_of_every_dtype_is_right) {
     const char *isa;
     float *x = random_floats(2 * K, 9), *w = malloc(sizeof(float) * N * K), y[2 * N];

@@ -20,7 +20,7 @@ typedef struct rp__body_args {
     void *shared; /* all workers' common scratch, rp__body_shared bytes, 64-byte aligned; NULL: one
                      phase only */
     int from, to, of; /* this part: units [from, to) of that many */
-    int n_workers;    /* there are to share the op out among, and as often as they like */
+    int n_workers;    /* that the op is shared out among; any of them may run several parts */
     bool is_again;    /* scratch is as an earlier part of this very run of the op left it */
 } rp__body_args;
 

@@ -184,7 +184,7 @@ static void seen_in(const attention *at, const span *s, int64_t i, int64_t block
     *to = min_i64(AT_BLOCK, pos + 1 - block);
 }
 
-/* part[r] += weight[r][j] v[block + j] for start <= j < end and the rows of tokens [i, i + n); V of
+/* part[r] += weight[r][j] v[block + j] for from <= j < to and the rows of tokens [i, i + n); V of
  * start is the first in scratch. */
 static void add_values(const attention *at, int64_t i, int64_t n, int64_t start, int64_t from,
                        int64_t to) {

@@ -48,7 +48,7 @@ typedef struct step {
     /* Grows by one for every piece taken and for every worker that finds none left: by the same in
      * every run, so that nobody needs to set it back. */
     atomic_uint n_taken[MAX_LOTS];
-    size_t soon; /* where there is a barrier: the step whose weights are wanted next, or its own */
+    size_t soon; /* where there is a barrier: the step whose weights are wanted next, or NO_STEP */
 } step;
 
 /* What workers but the first have a copy of: bytes that worker 0 has at `from`. */
@@ -344,8 +344,8 @@ static void decide_repeat(rp__script *s, step *st) {
     forget_own(st);
 }
 
-/* The matmul that comes next, a few steps on at most: while a worker waits it asks for
- * the weights it will read first. */
+/* The matmul that comes next, a few steps on at most: while a worker waits it asks for the weights
+ * it will read first. */
 static size_t find_soon(const rp__script *s, size_t i) {
     enum { STEPS = 8 };
     for (size_t j = i; j < s->n_steps && j < i + STEPS; j++) {
